@@ -237,6 +237,50 @@ fn a_store_that_nobody_syncs_does_not_wait_for_the_disk() {
     store.verify(|_, _| ()).unwrap();
 }
 
+/// What was synced lies behind segments that were used again before. After it, sectors of many moments come to the disk.
+#[test]
+fn strays_of_any_number_hide_nothing_that_was_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.sync().unwrap();
+    let mut rng = Rng::new(1);
+    for i in 0..20_000u64 {
+        store.insert(&(i % 20).to_le_bytes(), &rng.bytes(100)).unwrap();
+    }
+    store.insert(b"precious", b"synced").unwrap();
+    store.sync().unwrap();
+    let base = std::fs::read(&path).unwrap();
+    (0..1500u64).for_each(|i| store.insert(&i.to_le_bytes(), &rng.bytes(2000)).unwrap());
+    // The places where segments begin: eight of 4 KiB, eight of 8 KiB, and so on.
+    let places = || {
+        (0..60u64).map(|unit| ((8 << (unit / 8)) - 8 + unit % 8 * (1 << (unit / 8))) * 4096 + 8192)
+    };
+    let mut heads = Vec::new();
+    for at in places().map(|at| at as usize) {
+        for _ in 0..500 {
+            store.insert(&rng.below(1500).to_le_bytes(), &rng.bytes(2000)).unwrap();
+        }
+        let now = std::fs::read(&path).unwrap();
+        heads.extend(now.get(at..at + 512).map(|head| (at, head.to_vec())));
+    }
+    let len = std::fs::metadata(&path).unwrap().len() as usize;
+    for most in [1, 10, 30, 60] {
+        let mut image = base.clone();
+        image.resize(len.max(image.len()), 0);
+        for (at, head) in heads.iter().rev().take(most) {
+            if let Some(place) = image.get_mut(*at..at + 512) {
+                place.copy_from_slice(head);
+            }
+        }
+        Hash::reboot(&mut image);
+        let copy = folder.path().join(format!("copy{most}"));
+        write_image(&vec![Some(image), None], &Hash::files(&copy));
+        let found = Hash::open(&copy).unwrap();
+        assert_eq!(found.get(b"precious").unwrap().as_deref(), Some(&b"synced"[..]), "{most}");
+    }
+}
+
 /// A process that is killed and a machine that is then shut down in order: all that was written is on the disk, whether or
 /// not anybody waited for it, and the index is not trusted. The log must be found whole, though segments that no checkpoint
 /// needs were used again.

@@ -98,6 +98,37 @@ fn what_is_emptied_and_compacted_is_short() {
     }
 }
 
+/// Also one that was made when nothing was used again without waiting for the disk.
+#[test]
+fn a_store_of_an_earlier_format_stays_short() {
+    for name in ["mixed-v1", "movable-v1", "numbered-v1"] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        std::fs::copy(format!("tests/fixtures/hash/{name}.hash"), &path).unwrap();
+        let store = Hash::open(&path).unwrap();
+        for i in 0..60_000u64 {
+            must(store.insert(&(i % 20).to_le_bytes(), &[7; 200]));
+        }
+        let stats = store.stats().unwrap();
+        assert!(stats.file_bytes <= 2 * stats.live_bytes + (3 << 20), "{name}: {stats:?}");
+    }
+}
+
+/// A little of what was synced, at the end of the file, must not keep all that was before it.
+#[test]
+fn a_file_becomes_short_behind_what_was_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    (0..20_000u64).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 1000])));
+    store.sync().unwrap();
+    (0..19_500u64).for_each(|i| assert!(store.remove(&i.to_le_bytes()).unwrap()));
+    for i in 0..10_000u64 {
+        must(store.insert(&(19_500 + i % 500).to_le_bytes(), &[7; 1000]));
+    }
+    let stats = store.stats().unwrap();
+    assert!(stats.file_bytes <= 4 * stats.live_bytes + (5 << 20), "{stats:?}");
+}
+
 /// Who looks while the file is cut must not take its old length for the new one: what is then written behind
 /// the end ends the process.
 #[test]

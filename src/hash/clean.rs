@@ -69,17 +69,17 @@ struct Emptied {
 struct NotNeeded {
     below: u64,
     above: u64,
-    whole_from: u64,
+    begins_at: u64,
 }
 
 impl NotNeeded {
     fn has(&self, number: u64) -> bool {
-        number < self.below || (self.above + 1..self.whole_from).contains(&number)
+        number < self.below || self.above < number && number < self.begins_at
     }
 
     /// Whether it may have any after one that it has not.
     fn has_after(&self, number: u64) -> bool {
-        number.max(self.above) + 1 < self.whole_from
+        number.max(self.above).saturating_add(1) < self.begins_at
     }
 }
 
@@ -348,12 +348,16 @@ impl Writer<'_> {
             .store(unit_place(next).0 + SEGMENT_HEADER, Ordering::Release);
         let chain = self.index.load(words::CHAIN);
         self.index.store(words::CHAIN, chain.saturating_sub(end - at));
+        self.write_present();
         self.take_back_segments()?;
         let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
-        if len > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
-            && self.emptied()?.for_disk > len / 8 + WORTH_WAITING
-        {
-            self.give_back()?;
+        if len > live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
+            let for_disk = self.emptied()?.for_disk;
+            // Little may lie where it keeps much from being cut off.
+            let is_far_longer = for_disk > 0 && len / 4 > live.saturating_add(WORTH_SHRINKING);
+            if for_disk > live / 8 + WORTH_WAITING || is_far_longer {
+                self.give_back()?;
+            }
         }
         self.trim()
     }
@@ -417,6 +421,10 @@ impl Writer<'_> {
                 // Nor are those that were emptied later.
                 return Ok(true);
             } else {
+                if sequence >= not_needed.below {
+                    let reused = self.core.session(session::REUSED);
+                    reused.store(reused.load(Ordering::Relaxed) + 1, Ordering::Release);
+                }
                 self.take_back(unit, before, next)?;
             }
             unit = next;
@@ -450,13 +458,11 @@ impl Writer<'_> {
     /// Which of the emptied segments nobody needs who makes the index again, whatever of the file is on the disk then.
     fn not_needed(&self) -> NotNeeded {
         let load = |word| self.core.session(word).load(Ordering::Relaxed);
-        // From the oldest that was in use when the last one began the log is whole, and so it stays until another one has
-        // begun. A store that no checkpoint is of begins with the first.
-        let whole_from = self.core.oldest_named_by(self, self.index.load(words::TAIL_UNIT));
+        // A store that no checkpoint is of begins with the first.
         NotNeeded {
             below: load(session::REUSABLE),
             above: load(session::PROMISED).max(1),
-            whole_from: whole_from.unwrap_or(0),
+            begins_at: self.core.present().map_or(0, |present| present.oldest),
         }
     }
 
@@ -527,7 +533,9 @@ impl Writer<'_> {
     /// What is emptied and cannot be used yet.
     fn emptied(&self) -> Result<Emptied> {
         let oldest = self.index.load(words::OLDEST_UNIT);
-        let promised = self.not_needed().above;
+        // Without numbered ends all of them are needed until something is on the disk.
+        let is_numbered = self.core.header.has_numbered_ends;
+        let promised = if is_numbered { self.not_needed().above } else { u64::MAX };
         let mut emptied = Emptied::default();
         let mut unit = match self.index.load(words::RETIRED_UNIT) {
             0 => return Ok(emptied),
@@ -539,7 +547,9 @@ impl Writer<'_> {
             }
             let bytes = self.segment_end(unit)?.saturating_sub(unit_place(unit).0);
             let segment = self.segment(unit)?;
-            let for_disk = if segment.sequence() <= promised { bytes } else { 0 };
+            let is_for_disk =
+                segment.sequence() <= promised && pins::is_past(&self.core.data, segment.epoch());
+            let for_disk = if is_for_disk { bytes } else { 0 };
             emptied.bytes = emptied.bytes.saturating_add(bytes);
             emptied.for_disk = emptied.for_disk.saturating_add(for_disk);
             unit = segment.next();

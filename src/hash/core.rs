@@ -12,7 +12,7 @@ use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
     CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, IndexHeader, LOG_AT, MAGIC, PINS,
-    PINS_AT, SEGMENT_HEADER, index_of, session, words,
+    PINS_AT, PRESENT, SEGMENT_HEADER, index_of, session, words,
 };
 use super::grow::is_skewed;
 use super::index::Index;
@@ -183,6 +183,7 @@ impl Core {
             self.note_data_len(0)?;
         }
         self.find_index(is_continued, is_first, before)?;
+        self.session(session::FINDING).store(0, Ordering::Release);
         join(file)?;
         self.has_joined.store(true, Ordering::Relaxed);
         Ok(())
@@ -304,6 +305,7 @@ impl Core {
             // What came after that checkpoint is counted as one.
             store(session::CHANGES, durable.changes + 1);
         }
+        store(session::FINDING, 1);
         store(session::EPOCH, 1);
         self.share()
     }
@@ -580,10 +582,26 @@ impl Core {
         [0, 1].into_iter().filter_map(read).max_by_key(|c| c.number)
     }
 
+    /// Where the log begins at present, in the words of a checkpoint, as far as somebody has said so.
+    pub(crate) fn present(&self) -> Option<Checkpoint> {
+        let read = |at| Checkpoint::decode(self.words_at(at), &self.header);
+        let present = PRESENT.into_iter().filter_map(read).max_by_key(|c| c.number);
+        present.filter(|_| self.header.has_numbered_ends)
+    }
+
+    /// Whether what is in memory is all that was written: the power has not failed since.
+    pub(crate) fn is_of_session(&self) -> bool {
+        Session::at(&self.data, session::BOOT_LOW).is_of_this_boot()
+            && self.session(session::FINDING).load(Ordering::Acquire) == 0
+    }
+
     /// What lies where the checkpoint of this number does.
     pub(crate) fn checkpoint_words(&self, number: u64) -> [u64; 6] {
-        let place = CHECKPOINTS[(number % 2) as usize] as usize / 8;
-        std::array::from_fn(|i| self.data.head()[place + i].load(Ordering::Relaxed))
+        self.words_at(CHECKPOINTS[(number % 2) as usize])
+    }
+
+    fn words_at(&self, at: u64) -> [u64; 6] {
+        std::array::from_fn(|i| self.data.head()[at as usize / 8 + i].load(Ordering::Relaxed))
     }
 
     /// If nobody else has the store open, makes everything durable and says so in the index, so

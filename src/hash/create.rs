@@ -64,7 +64,7 @@ pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
     let header = Header { store, seed, limit, has_movable_sums: true, has_numbered_ends: true };
     let (at, size) = unit_place(0);
     let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
-        let segment = SegmentHeader { sequence: 1, units: 1, back: 0 };
+        let segment = SegmentHeader { sequence: 1, units: 1 };
         write(&vec![0; (at + size) as usize], 0)?;
         write(&segment.encode(&header, at), at)?;
         // A power cut must not leave the header alone: without one, nothing was made.

@@ -40,6 +40,9 @@ pub(crate) const HEADER_BYTES: usize = 512;
 const CHECKSUM_AT: usize = HEADER_BYTES - 8;
 /// Where the two checkpoints lie, each in a sector of its own.
 pub(crate) const CHECKPOINTS: [u64; 2] = [512, 1024];
+/// Where the log begins at present, and how far it reached when that was written: as a checkpoint, but of what is in
+/// memory. Written in turn, too, as who writes it may be killed.
+pub(crate) const PRESENT: [u64; 2] = [1536, 1600];
 /// Where what only running processes need begins.
 pub(crate) const SESSION_AT: u64 = 2048;
 /// Where readers say what they hold: a cache line for each.
@@ -85,8 +88,15 @@ pub(crate) mod session {
     /// No checkpoint that may be on the disk, or may come there by a sync that is going on, needs segments above this
     /// sequence number.
     pub(crate) const PROMISED: u64 = SESSION_AT + 352;
+    /// How many such segments were ever made free to be used again; how many as of what the last sync made durable;
+    /// and as of what the checkpoint that is on the disk names, behind which no other has led to the log since.
+    pub(crate) const REUSED: u64 = SESSION_AT + 360;
+    pub(crate) const SYNCED_REUSED: u64 = SESSION_AT + 368;
+    pub(crate) const NAMED_REUSED: u64 = SESSION_AT + 376;
     /// The right to wait for the disk, which is the last that is taken.
     pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
+    /// Nonzero from the beginning of the session until an index was found or made: the power may have failed before.
+    pub(crate) const FINDING: u64 = SESSION_AT + 448;
 }
 
 /// What never changes in a data file.
@@ -101,9 +111,9 @@ pub(crate) struct Header {
     /// Whether the checksum of a copied record follows from that of the record: see [`record_checksum`]. So it is in
     /// every store that is made since there is this feature.
     pub has_movable_sums: bool,
-    /// Whether the end of a segment names the next one by its number, too, and each segment the oldest that was in use
-    /// when it began: then the log can be read from a segment that no checkpoint names, and segments that no checkpoint
-    /// needs are used again without waiting for the disk. So it is in every store that is made since there is this feature.
+    /// Whether the end of a segment names the next one by its number, too, and the header says where the log begins at
+    /// present: then segments that no checkpoint needs are used again without waiting for the disk. So it is in every
+    /// store that is made since there is this feature.
     pub has_numbered_ends: bool,
 }
 
@@ -204,7 +214,9 @@ impl Checkpoint {
     pub(crate) fn decode(words: [u64; 6], header: &Header) -> Option<Checkpoint> {
         let [number, oldest, sequence, end, changes, _] = words;
         let checkpoint = Checkpoint { number, oldest, sequence, end, changes };
-        (checkpoint.words(header) == words && number > 0).then_some(checkpoint)
+        // No store has so many segments: nothing that is added to a number overflows.
+        let is_fit = number > 0 && (oldest | sequence) < 1 << 62;
+        (checkpoint.words(header) == words && is_fit).then_some(checkpoint)
     }
 }
 
@@ -244,8 +256,6 @@ pub(crate) fn unit_of(offset: u64) -> Option<u64> {
 pub(crate) struct SegmentHeader {
     pub sequence: u64,
     pub units: u32,
-    /// The oldest segment that was in use when it began had a number so much smaller; 0: nobody knows.
-    pub back: u32,
 }
 
 impl SegmentHeader {
@@ -253,7 +263,6 @@ impl SegmentHeader {
         let mut bytes = [0; SEGMENT_HEADER as usize];
         put(&mut bytes, 0, &self.sequence.to_le_bytes());
         put(&mut bytes, 8, &self.units.to_le_bytes());
-        put(&mut bytes, 12, &self.back.to_le_bytes());
         let sum = xxh3_64_with_seed(&bytes[..16], header.seed ^ at);
         put(&mut bytes, 16, &sum.to_le_bytes());
         bytes
@@ -261,11 +270,7 @@ impl SegmentHeader {
 
     pub(crate) fn decode(bytes: &[u8], header: &Header, at: u64) -> Option<SegmentHeader> {
         let bytes = bytes.first_chunk::<{ SEGMENT_HEADER as usize }>()?;
-        let found = SegmentHeader {
-            sequence: le64(bytes, 0)?,
-            units: le32(bytes, 8)?,
-            back: le32(bytes, 12)?,
-        };
+        let found = SegmentHeader { sequence: le64(bytes, 0)?, units: le32(bytes, 8)? };
         let is_whole = found.encode(header, at) == *bytes;
         (is_whole && found.sequence > 0 && found.units > 0).then_some(found)
     }
@@ -682,7 +687,7 @@ mod tests {
         assert_eq!(Header::decode(&old.encode()).unwrap(), old);
         let mut bytes = header.encode();
         assert_eq!(Header::decode(&bytes).unwrap(), header);
-        let segment = SegmentHeader { sequence: 9, units: 2, back: 3 };
+        let segment = SegmentHeader { sequence: 9, units: 2 };
         let encoded = segment.encode(&header, 8192);
         assert_eq!(SegmentHeader::decode(&encoded, &header, 8192), Some(segment));
         assert_eq!(SegmentHeader::decode(&encoded, &header, 4096), None);

@@ -313,16 +313,13 @@ impl Writer<'_> {
         let (at, _) = unit_place(unit);
         let (last, size) = unit_place(unit + units - 1);
         let end = last + size;
-        let is_numbered = self.core.header.has_numbered_ends;
-        let back = if is_numbered { sequence.saturating_sub(self.oldest()?) } else { 0 };
-        let back = u32::try_from(back).unwrap_or(0);
-        let header = SegmentHeader { sequence, units: units as u32, back };
+        let header = SegmentHeader { sequence, units: units as u32 };
         // Known before it is there: whoever finds a dead writer's segment wipes its header.
         self.set_used(unit, units, sequence)?;
         write(&self.core.data, at, &header.encode(&self.core.header, at));
         let record = RecordHeader { kind: Kind::End, key_len: 0, value_len: 0 };
         let place = (cursor.at, cursor.sequence);
-        let number = if is_numbered { sequence << 32 } else { 0 };
+        let number = if self.core.header.has_numbered_ends { sequence << 32 } else { 0 };
         let next = (unit | number).to_le_bytes();
         let sum = record_checksum(&self.core.header, &record, place, (&[], &next));
         write_record(&self.core.data, place.0, &record, sum, &[], &next);

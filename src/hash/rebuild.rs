@@ -1,7 +1,7 @@
 //! Making the index again from the log: after a power failure, or where the index file is gone.
 //!
 //! Every record of the log is read and checked, in the order in which they were appended, from the
-//! oldest segment that the newest checkpoint has, or a later one ([`Core::newest_start`]), to the first
+//! oldest segment that the newest checkpoint has, or a later one ([`Core::log_start`]), to the first
 //! place where no whole record is. If
 //! that place is before what the checkpoint says was durable, the file is damaged; else it is where
 //! the power failed, and the log ends there.
@@ -9,7 +9,7 @@
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
-use super::format::{Checkpoint, Kind, LOG_AT, SEGMENT_HEADER, session, unit_place, words};
+use super::format::{Checkpoint, Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Index, not_a_record};
 use super::page::address_of;
 use super::pins;
@@ -76,12 +76,7 @@ impl Writer<'_> {
         let oldest = durable.oldest.max(1);
         let segments = core.segments(self, oldest);
         // A segment of the same number that never counted is wiped before there is this one.
-        let first = core
-            .newest_start(self, &segments, &durable)
-            .or_else(|| segments.get(&oldest).and_then(|all| all.first().copied()));
-        let first = first.ok_or_else(|| {
-            damaged_data(LOG_AT, format!("the log's oldest segment, number {oldest}, is missing"))
-        })?;
+        let first = core.log_start(self, &segments, &durable)?;
         self.index.store(words::UNITS, core.units());
         self.make_segment_table(core.units())?;
         self.index.store(words::OLDEST_UNIT, first.unit);
@@ -95,14 +90,18 @@ impl Writer<'_> {
         if log == Log::GoesOn {
             // Another power failure must not take the store back behind what is found now.
             core.session(session::PROMISED).fetch_max(end.segment.sequence, Ordering::Release);
+            self.write_present();
             if first.sequence > oldest {
-                // What the checkpoint needs is wiped below. Twice, for the next one must be durable itself.
+                // What the checkpoint needs is free now. Twice, for the next one must be durable itself.
                 self.sync_now()?;
                 self.sync_now()?;
             }
-            for stray in segments.into_values().flatten() {
-                if self.segment(stray.unit)?.sequence() == 0 {
-                    write(&core.data, unit_place(stray.unit).0, &[0; SEGMENT_HEADER as usize]);
+            // What was lost, wherever a header of it is left. Those before the first are not looked at any more, but
+            // a backup may be copying them.
+            for unit in 0..core.units().min(self.units()?) {
+                let stray = core.segment_at(self, unit).filter(|s| s.sequence > first.sequence);
+                if stray.is_some() && self.segment(unit)?.sequence() == 0 {
+                    write(&core.data, unit_place(unit).0, &[0; SEGMENT_HEADER as usize]);
                 }
             }
             // What readers hold may be in segments that the log has left: none is free before.
@@ -338,6 +337,32 @@ mod tests {
     use crate::keyhash;
     use std::sync::mpsc;
     use std::time::Duration;
+
+    /// Nobody who copies needs what the index that is made meanwhile begins behind.
+    #[test]
+    fn a_backup_goes_on_while_the_index_is_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = OpenOptions::new().create(true).open(folder.path().join("store")).unwrap();
+        let fill = |turn: u8| {
+            for i in 0..2000u32 {
+                store.insert(&i.to_le_bytes(), &[turn; 1000]).unwrap();
+            }
+        };
+        fill(0);
+        let copy = folder.path().join("copy");
+        let mut is_first = true;
+        let during = |_, _| {
+            if std::mem::take(&mut is_first) {
+                (1..4).for_each(fill);
+                let writer = store.core().writer().unwrap();
+                store.core().new_index(&writer, keyhash::RAPID, From::Log).unwrap();
+            }
+        };
+        store.backup(&copy, during).unwrap();
+        let copy = OpenOptions::new().open(&copy).unwrap();
+        assert_eq!(copy.len().unwrap(), 2000);
+        copy.verify(|_, _| ()).unwrap();
+    }
 
     /// A value in a segment that the log has left, an index that is made from the log, and an append
     /// that fails: whoever gives that up must not free what a reader holds.

@@ -3,15 +3,14 @@
 
 use super::core::Core;
 use super::format::{
-    Checkpoint, Kind, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum, unit_of,
-    unit_place,
+    Checkpoint, Kind, LOG_AT, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum,
+    unit_of, unit_place,
 };
+use super::rebuild::damaged_data;
 use super::view::{Holds, RecordView, bytes, record};
+use crate::Result;
 use crate::os::atomic::Ordering;
 use std::collections::BTreeMap;
-
-/// After so many gaps a log is read from the segment that the checkpoint names: each may have taken reading all of it.
-const MOST_GAPS: usize = 32;
 
 /// A segment as its header describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,43 +128,31 @@ impl Core {
         (unit < self.units()).then_some((unit, number))
     }
 
-    /// The number of the oldest segment that was in use when that in `unit` began, if it says so.
-    pub(crate) fn oldest_named_by(&self, held: &impl Holds, unit: u64) -> Option<u64> {
-        let (at, _) = unit_place(unit);
-        let header = bytes(&self.data, held, at, SEGMENT_HEADER)?;
-        let SegmentHeader { sequence, back, .. } = SegmentHeader::decode(header, &self.header, at)?;
-        (self.header.has_numbered_ends && back > 0).then(|| sequence.saturating_sub(back.into()))
-    }
-
-    /// Where the log is to be read from: segments before may have been used again since `durable` was on the disk. That is
-    /// the oldest that was in use when the newest segment began to which the log leads from there without a gap.
-    /// `None` if that is the oldest that `durable` names, or an earlier one.
-    pub(crate) fn newest_start(
+    /// Where the log is to be read from: the oldest segment that `durable` names, or where it began when the newest note
+    /// of that was written, if it is whole from there to where it reached then. Segments in between may have been used again
+    /// without being on the disk; after a power failure that note may be, and what it tells of not.
+    pub(crate) fn log_start(
         &self,
         held: &impl Holds,
         segments: &BTreeMap<u64, Vec<Found>>,
         durable: &Checkpoint,
-    ) -> Option<Found> {
-        let mut gaps: Vec<u64> = Vec::new();
-        for (&number, found) in segments.range(durable.sequence + 1..).rev() {
-            let named = found.iter().filter_map(|found| self.oldest_named_by(held, found.unit));
-            let Some(oldest) = named.min() else { continue };
-            if oldest <= durable.oldest || gaps.len() == MOST_GAPS {
-                return None;
+    ) -> Result<Found> {
+        let first = |number| segments.get(&number).and_then(|all| all.first().copied());
+        let missing = |number: u64| {
+            let what = format!("the log's oldest segment, number {number}, is missing");
+            damaged_data(LOG_AT, what)
+        };
+        let oldest = durable.oldest.max(1);
+        if let Some(present) = self.present().filter(|present| present.oldest > oldest) {
+            let whole = first(present.oldest).ok_or_else(|| missing(present.oldest));
+            match whole.and_then(|first| Place::first_of(first).leads_to(self, held, &present)) {
+                Ok(first) => return Ok(first),
+                // No power has failed since: what it tells of must be there.
+                Err(error) if self.is_of_session() => return Err(error),
+                Err(_) => {}
             }
-            if gaps.iter().any(|gap| (oldest..number).contains(gap)) {
-                continue;
-            }
-            let mut gap = oldest;
-            for start in segments.get(&oldest).into_iter().flatten() {
-                match Place::first_of(*start).gap_before(self, held, number) {
-                    None => return Some(*start),
-                    Some(number) => gap = gap.max(number),
-                }
-            }
-            gaps.push(gap);
         }
-        None
+        first(oldest).ok_or_else(|| missing(oldest))
     }
 }
 
@@ -211,16 +198,18 @@ impl Place {
         }
     }
 
-    /// The number of the segment within or behind which the log has a gap before it reaches that of `number`; none if
-    /// it leads there.
-    fn gap_before(mut self, core: &Core, held: &impl Holds, number: u64) -> Option<u64> {
-        while self.segment.sequence < number {
-            self = match self.next(core, held) {
+    /// The segment that this is the beginning of, if whole records lead from here to that end of the log.
+    fn leads_to(self, core: &Core, held: &impl Holds, end: &Checkpoint) -> Result<Found> {
+        let mut place = self;
+        while (place.segment.sequence, place.at) < (end.sequence, end.end) {
+            place = match place.next(core, held) {
                 Next::Record(_, place) | Next::Segment(place) => place,
-                Next::Nothing(_) => return Some(self.segment.sequence),
+                Next::Nothing(why) => return Err(damaged_data(place.at, why.into())),
             };
         }
-        (self.segment.sequence > number).then_some(number)
+        let is_end = (place.segment.sequence, place.at) == (end.sequence, end.end);
+        let what = "the log does not lead to where it was";
+        is_end.then_some(self.segment).ok_or_else(|| damaged_data(place.at, what.into()))
     }
 
     /// Whether so many whole records follow that may belong to a batch. A batch in another is damage: were

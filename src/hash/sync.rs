@@ -9,7 +9,7 @@
 //! for the disk.
 
 use super::core::Core;
-use super::format::{CHECKPOINTS, Checkpoint, LOG_AT, session, unit_place, words};
+use super::format::{CHECKPOINTS, Checkpoint, LOG_AT, PRESENT, session, unit_place, words};
 use super::index::Index;
 use super::writer::Writer;
 use crate::Result;
@@ -51,6 +51,9 @@ struct Promise {
     checkpoint: u64,
     /// Segments below are not needed, by the checkpoint that becomes durable with it.
     reusable: u64,
+    /// How many segments were used again that no checkpoint needed; and how many when the log was as that checkpoint says.
+    reused: u64,
+    named: u64,
     extent: Extent,
 }
 
@@ -90,8 +93,8 @@ impl Core {
         if !self.wait_for_disk(promise.extent, false)? {
             return self.writer_unsettled()?.sync_now();
         }
-        self.writer_unsettled()?.keep(promise);
-        Ok(())
+        let writer = self.writer_unsettled()?;
+        if writer.keep(promise) { Ok(()) } else { writer.sync_now() }
     }
 
     /// Makes the data file durable, or that part of it. When that fails the kernel may call pages clean
@@ -205,7 +208,12 @@ impl Writer<'_> {
 
     fn sync_by(&self, promise: Promise) -> Result<()> {
         self.core.wait_for_disk(promise.extent, true)?;
-        self.keep(promise);
+        if !self.keep(promise) {
+            let promise = self.promise(false)?;
+            self.core.wait_for_disk(promise.extent, true)?;
+            // Nobody else wrote meanwhile.
+            let _is_led_to = self.keep(promise);
+        }
         Ok(())
     }
 
@@ -240,6 +248,8 @@ impl Writer<'_> {
             changes: load(session::CHANGES),
             checkpoint,
             reusable: if with_checkpoint { last.oldest } else { 0 },
+            reused: load(session::REUSED),
+            named: if with_checkpoint { load(session::SYNCED_REUSED) } else { 0 },
             extent: if is_near { near } else { Extent::All },
         })
     }
@@ -247,21 +257,21 @@ impl Writer<'_> {
     /// Whether the checkpoint that is on the disk is to be followed by one of what is durable now: it keeps
     /// segments from being used again, or damage behind its end would be taken for a power failure's.
     fn is_checkpoint_due(&self, now: &Checkpoint) -> bool {
-        let reusable = self.core.session(session::REUSABLE).load(Ordering::Relaxed);
+        let load = |word| self.core.session(word).load(Ordering::Relaxed);
         let [.., sequence, end, _, _] = self.core.checkpoint_words(now.number);
         let is_near = sequence == now.sequence && now.end.wrapping_sub(end) < FAR;
-        now.oldest > reusable || !is_near
+        let is_led_to = load(session::SYNCED_REUSED) == load(session::NAMED_REUSED);
+        now.oldest > load(session::REUSABLE) || !is_near || !is_led_to
     }
 
     fn write_checkpoint(&self, checkpoint: Checkpoint) {
-        let place = CHECKPOINTS[(checkpoint.number % 2) as usize] as usize / 8;
-        for (i, word) in checkpoint.words(&self.core.header).into_iter().enumerate() {
-            self.core.data.head()[place + i].store(word, Ordering::Relaxed);
-        }
+        self.write_words(CHECKPOINTS[(checkpoint.number % 2) as usize], checkpoint);
     }
 
-    /// Notes that a promise is kept.
-    fn keep(&self, promise: Promise) {
+    /// Notes that a promise is kept. False if the log does not lead from the checkpoint that is on the disk to what was
+    /// promised, as segments in between were used again: then that counts only with a checkpoint of it, by another sync.
+    #[must_use]
+    fn keep(&self, promise: Promise) -> bool {
         let session = |word| self.core.session(word);
         let raise = |word, value| session(word).fetch_max(value, Ordering::Release);
         raise(session::CHECKPOINT, promise.checkpoint);
@@ -272,8 +282,38 @@ impl Writer<'_> {
             session(session::SYNCED_END).store(0, Ordering::Release);
             session(session::SYNCED_SEQUENCE).store(promise.sequence, Ordering::Release);
             session(session::SYNCED_END).store(promise.end, Ordering::Release);
+            session(session::SYNCED_REUSED).store(promise.reused, Ordering::Release);
         }
-        raise(session::DURABLE, promise.changes);
+        raise(session::NAMED_REUSED, promise.named);
+        let is_led_to = session(session::NAMED_REUSED).load(Ordering::Relaxed) >= promise.reused;
+        if is_led_to {
+            raise(session::DURABLE, promise.changes);
+        }
+        is_led_to
+    }
+
+    /// Notes where the log begins at present, and how far it reaches, for whoever makes the index again. Segments before
+    /// are used again only after that.
+    pub(super) fn write_present(&self) {
+        let Ok(oldest) = self.oldest() else { return };
+        if !self.core.header.has_numbered_ends {
+            return;
+        }
+        let number = self.core.present().map_or(1, |present| present.number + 1);
+        let present = Checkpoint {
+            number,
+            oldest,
+            sequence: self.index.load(words::SEQUENCE),
+            end: self.index.load(words::TAIL),
+            changes: 0,
+        };
+        self.write_words(PRESENT[(number % 2) as usize], present);
+    }
+
+    fn write_words(&self, at: u64, checkpoint: Checkpoint) {
+        for (i, word) in checkpoint.words(&self.core.header).into_iter().enumerate() {
+            self.core.data.head()[at as usize / 8 + i].store(word, Ordering::Release);
+        }
     }
 }
 

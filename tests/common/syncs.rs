@@ -21,8 +21,9 @@ thread_local! {
     static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// From now on, `disk` is told what this thread syncs.
+/// From now on, `disk` is told what this thread syncs. Nobody asks any more for what was before.
 pub fn install(disk: Disk) {
+    BEGUN.take();
     DISK.set(Some(disk));
 }
 
