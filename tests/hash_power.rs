@@ -16,7 +16,7 @@ use common::power::{Disk, Image, write_image};
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys::{Status, fork};
 use common::{Rng, rounds, seed};
-use credenza::hash::Hash;
+use credenza::hash::{Hash, recover};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -252,12 +252,8 @@ fn strays_of_any_number_hide_nothing_that_was_synced() {
     store.sync().unwrap();
     let base = std::fs::read(&path).unwrap();
     (0..1500u64).for_each(|i| store.insert(&i.to_le_bytes(), &rng.bytes(2000)).unwrap());
-    // The places where segments begin: eight of 4 KiB, eight of 8 KiB, and so on.
-    let places = || {
-        (0..60u64).map(|unit| ((8 << (unit / 8)) - 8 + unit % 8 * (1 << (unit / 8))) * 4096 + 8192)
-    };
     let mut heads = Vec::new();
-    for at in places().map(|at| at as usize) {
+    for at in places() {
         for _ in 0..500 {
             store.insert(&rng.below(1500).to_le_bytes(), &rng.bytes(2000)).unwrap();
         }
@@ -278,6 +274,95 @@ fn strays_of_any_number_hide_nothing_that_was_synced() {
         write_image(&vec![Some(image), None], &Hash::files(&copy));
         let found = Hash::open(&copy).unwrap();
         assert_eq!(found.get(b"precious").unwrap().as_deref(), Some(&b"synced"[..]), "{most}");
+    }
+}
+
+/// Where segments of those places begin that a store of a few megabytes has: eight of 4 KiB, eight of 8 KiB, and so on.
+fn places() -> impl Iterator<Item = usize> {
+    (0..60).map(|unit| ((8 << (unit / 8)) - 8 + unit % 8 * (1 << (unit / 8))) * 4096 + 8192)
+}
+
+/// The note of where the log begins came to the disk, and heads of segments, but not what had been moved there.
+#[test]
+fn a_note_that_leads_nowhere_keeps_nothing_from_being_recovered() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let key = |i: u64| format!("precious {i}").into_bytes();
+    (0..500).for_each(|i| store.insert(&key(i), &[7; 100]).unwrap());
+    store.sync().unwrap();
+    store.insert(b"x", b"y").unwrap();
+    store.sync().unwrap();
+    let mut image = std::fs::read(&path).unwrap();
+    (0..20_000u64).for_each(|i| store.insert(&(i % 50).to_le_bytes(), &[8; 100]).unwrap());
+    let now = std::fs::read(&path).unwrap();
+    drop(store);
+    image.resize(now.len(), 0);
+    for at in places().chain([1536]).filter(|at| at + 512 <= now.len()) {
+        image[at..at + 512].copy_from_slice(&now[at..at + 512]);
+    }
+    Hash::reboot(&mut image);
+    let (copy, saved) = (folder.path().join("copy"), folder.path().join("saved"));
+    write_image(&vec![Some(image), None], &Hash::files(&copy));
+    recover(&copy, &saved).unwrap();
+    for store in [Hash::open(&saved).unwrap(), Hash::open(&copy).unwrap()] {
+        assert!((0..500).all(|i| store.get(&key(i)).unwrap().is_some()), "{store:?}");
+    }
+}
+
+/// The checkpoint in memory is one that a sync that failed was to bring to the disk: who makes the index then must not
+/// take what only that one does without.
+#[test]
+fn an_index_that_is_made_after_a_failed_sync_spoils_nothing() {
+    for round in 0..rounds(3) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut rng = Rng::new(seed(round));
+        let store = Hash::create(&path).unwrap();
+        (0..600u64).for_each(|i| store.insert(&i.to_le_bytes(), &rng.bytes(100)).unwrap());
+        store.sync().unwrap();
+        store.insert(b"x", b"y").unwrap();
+        store.sync().unwrap();
+        syncs::install(Disk::of(Hash::files(&path)));
+        (0..300u64).for_each(|i| store.insert(&i.to_le_bytes(), &rng.bytes(100)).unwrap());
+        store.sync().unwrap();
+        let oldest_noted = || {
+            let data = std::fs::read(&path).unwrap();
+            let word = |at: usize| u64::from_le_bytes(data[at..at + 8].try_into().unwrap());
+            word(1544).max(word(1608))
+        };
+        for _ in 0..300 {
+            if oldest_noted() > 1 {
+                break;
+            }
+            store.insert(&rng.below(600).to_le_bytes(), &rng.bytes(100)).unwrap();
+            store.sync().unwrap();
+        }
+        let synced = state_of(&store, "synced");
+        store.insert(b"x", b"z").unwrap();
+        syncs::with(Disk::look);
+        syncs::fail_after(Some(0));
+        store.sync().unwrap_err();
+        syncs::fail_after(None);
+        std::fs::remove_file(index_of(&path)).unwrap();
+        syncs::all_begun();
+        let other = Hash::open(&path).unwrap();
+        let disks = syncs::all_begun();
+        syncs::take();
+        for (wait, disk) in disks.iter().enumerate() {
+            for i in 0..20 {
+                let mut image = disk.image(&mut rng);
+                image[0].iter_mut().for_each(|data| Hash::reboot(data));
+                image[1] = None;
+                let copy = folder.path().join(format!("image {wait} {i}"));
+                write_image(&image, &Hash::files(&copy));
+                let what = format!("wait {wait}, image {i}");
+                let mut found = state_of(&Hash::open(&copy).expect(&what), &what);
+                found.insert(b"x".to_vec(), b"y".to_vec());
+                assert!(found == synced, "{what}");
+            }
+        }
+        drop((other, store));
     }
 }
 
@@ -394,7 +479,7 @@ fn a_recovery_that_fails_fails_again() {
         assert!(error.is_bad_file() && error.to_string().contains("recover"), "{error}");
     }
     let saved = folder.path().join("saved");
-    let found = credenza::hash::recover(&copy, &saved).unwrap();
+    let found = recover(&copy, &saved).unwrap();
     assert_eq!(found.keys, 2000);
     state_of(&Hash::open(&saved).unwrap(), "saved");
 }

@@ -1,6 +1,8 @@
 //! Danger: a hash store that grows without end, or a process that does, though little lives in it.
 
 mod common;
+#[path = "common/syncs.rs"]
+mod syncs;
 
 use common::hash::{index_of, must};
 use common::rounds;
@@ -127,6 +129,28 @@ fn a_file_becomes_short_behind_what_was_synced() {
     }
     let stats = store.stats().unwrap();
     assert!(stats.file_bytes <= 4 * stats.live_bytes + (5 << 20), "{stats:?}");
+}
+
+/// While somebody reads only, the file is not cut: that is no reason to wait for the disk again and again.
+#[test]
+fn a_long_file_that_cannot_be_cut_makes_nobody_wait() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..20_000u64).for_each(|i| must(store.insert(&i.to_le_bytes(), &[7; 1000])));
+    store.sync().unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    (0..19_900u64).for_each(|i| assert!(store.remove(&i.to_le_bytes()).unwrap()));
+    let before = syncs::count();
+    for i in 0..10_000u64 {
+        must(store.insert(&(19_900 + i % 100).to_le_bytes(), &[7; 1000]));
+    }
+    let waits = syncs::count() - before;
+    assert!(waits < 30, "{waits}");
+    drop(reader);
+    while store.compact(1 << 16).unwrap() {}
+    let len = std::fs::metadata(&path).unwrap().len();
+    assert!(len < 3 << 20, "{len}");
 }
 
 /// Who looks while the file is cut must not take its old length for the new one: what is then written behind

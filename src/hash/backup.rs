@@ -171,12 +171,7 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
-    let durable = core.checkpoint().unwrap_or_default();
-    // Or before where the log began at last, if it got as far on the disk: there are what was removed, too.
-    let is_there =
-        |present: &Checkpoint| core.segments(&held, durable.oldest).contains_key(&present.sequence);
-    let present = core.present().filter(|p| p.oldest > durable.oldest).filter(is_there);
-    let oldest = present.map_or(durable.oldest, |present| present.oldest);
+    let oldest = core.oldest_to_recover(&held);
     let dropped = core.last_eviction(&held, oldest);
     for segment in core.segments(&held, oldest).into_values().flatten() {
         core.salvage(&held, (segment, dropped), &store, &mut recovered)?;

@@ -19,7 +19,7 @@
 
 use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
-use super::log::Cursor;
+use super::log::{Cursor, Segment};
 use super::pins;
 use super::rebuild::damaged_data;
 use super::scan::Found;
@@ -74,7 +74,8 @@ struct NotNeeded {
 
 impl NotNeeded {
     fn has(&self, number: u64) -> bool {
-        number < self.below || self.above < number && number < self.begins_at
+        // A store that no checkpoint is of begins with the first.
+        number < self.below || self.above.max(1) < number && number < self.begins_at
     }
 
     /// Whether it may have any after one that it has not.
@@ -180,42 +181,44 @@ impl Writer<'_> {
     /// Empties every segment there is but the newest, and gives back what can be given back.
     pub(crate) fn clean_all(&self) -> Result<()> {
         self.clean(u64::MAX, self.index.load(words::SEQUENCE))?;
-        self.shrink()
-    }
-
-    /// Makes the file as short as it can be, if it is far longer than what lives in it. Nothing waits in the ring.
-    pub(crate) fn shrink(&self) -> Result<()> {
         self.give_back()?;
-        let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
-        if len <= live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
-            return Ok(());
-        }
-        let tail = self.index.load(words::TAIL_UNIT);
-        for unit in self.index.load(words::FREE_UNIT)..tail {
-            if self.is_free(unit)? {
-                return self.move_end();
-            }
+        if let Some(last) = self.move_end()? {
+            self.clean(u64::MAX, last)?;
+            self.give_back()?;
         }
         Ok(())
     }
 
-    /// Has the log go on at the beginning of the file, where its end may have kept that from becoming shorter.
-    fn move_end(&self) -> Result<()> {
+    /// Has the log go on at the beginning of the file, if its end there keeps the file long. Then the number of the segment
+    /// in which it ended: when that is emptied, the file can be cut. Nothing waits in the ring.
+    pub(crate) fn move_end(&self) -> Result<Option<u64>> {
+        let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
+        if len <= live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
+            return Ok(None);
+        }
         let mut cursor = self.cursor();
         let last = cursor.sequence;
+        let mut is_room = false;
+        for unit in self.index.load(words::FREE_UNIT)..cursor.unit {
+            is_room |= self.is_free(unit)?;
+        }
+        if !is_room || !self.is_worth_cutting(Some(cursor.unit))? {
+            return Ok(None);
+        }
         let moved = self.step(&cursor).and_then(|step| self.next_segment(&mut cursor, 0, step));
         moved.inspect_err(|_| self.give_up())?;
         self.publish(&cursor);
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
-        self.clean(u64::MAX, last)?;
-        self.give_back()
+        Ok(Some(last))
     }
 
     /// Gives emptied space back to the file system, as far as nobody needs it.
     pub(crate) fn give_back(&self) -> Result<()> {
-        self.sync_now()?;
-        self.sync_now()?;
         pins::clear_dead(&self.core.data);
+        if self.emptied()?.for_disk > 0 {
+            self.sync_now()?;
+            self.sync_now()?;
+        }
         self.take_back_segments()?;
         self.trim()
     }
@@ -355,7 +358,9 @@ impl Writer<'_> {
             let for_disk = self.emptied()?.for_disk;
             // Little may lie where it keeps much from being cut off.
             let is_far_longer = for_disk > 0 && len / 4 > live.saturating_add(WORTH_SHRINKING);
-            if for_disk > live / 8 + WORTH_WAITING || is_far_longer {
+            if for_disk > live / 8 + WORTH_WAITING
+                || is_far_longer && self.is_worth_cutting(None)?
+            {
                 self.give_back()?;
             }
         }
@@ -423,7 +428,8 @@ impl Writer<'_> {
             } else {
                 if sequence >= not_needed.below {
                     let reused = self.core.session(session::REUSED);
-                    reused.store(reused.load(Ordering::Relaxed) + 1, Ordering::Release);
+                    let count = reused.load(Ordering::Relaxed).saturating_add(1);
+                    reused.store(count, Ordering::Release);
                 }
                 self.take_back(unit, before, next)?;
             }
@@ -458,10 +464,9 @@ impl Writer<'_> {
     /// Which of the emptied segments nobody needs who makes the index again, whatever of the file is on the disk then.
     fn not_needed(&self) -> NotNeeded {
         let load = |word| self.core.session(word).load(Ordering::Relaxed);
-        // A store that no checkpoint is of begins with the first.
         NotNeeded {
             below: load(session::REUSABLE),
-            above: load(session::PROMISED).max(1),
+            above: load(session::PROMISED),
             begins_at: self.core.present().map_or(0, |present| present.oldest),
         }
     }
@@ -532,29 +537,72 @@ impl Writer<'_> {
 
     /// What is emptied and cannot be used yet.
     fn emptied(&self) -> Result<Emptied> {
+        let mut emptied = Emptied::default();
+        self.each_emptied(|unit, segment, is_for_disk| {
+            let (last, size) = unit_place(unit.saturating_add(segment.units() - 1));
+            let bytes = last.saturating_add(size).saturating_sub(unit_place(unit).0);
+            let for_disk = if is_for_disk { bytes } else { 0 };
+            emptied.bytes = emptied.bytes.saturating_add(bytes);
+            emptied.for_disk = emptied.for_disk.saturating_add(for_disk);
+        })?;
+        Ok(emptied)
+    }
+
+    /// Calls `f` with each segment that was emptied and waits: its first unit, and whether it is there only until
+    /// something is on the disk.
+    fn each_emptied(&self, mut f: impl FnMut(u64, &Segment<'_>, bool)) -> Result<()> {
         let oldest = self.index.load(words::OLDEST_UNIT);
         // Without numbered ends all of them are needed until something is on the disk.
         let is_numbered = self.core.header.has_numbered_ends;
         let promised = if is_numbered { self.not_needed().above } else { u64::MAX };
-        let mut emptied = Emptied::default();
         let mut unit = match self.index.load(words::RETIRED_UNIT) {
-            0 => return Ok(emptied),
+            0 => return Ok(()),
             retired => retired - 1,
         };
         for _ in 0..=self.units()? {
             if unit == oldest {
-                return Ok(emptied);
+                return Ok(());
             }
-            let bytes = self.segment_end(unit)?.saturating_sub(unit_place(unit).0);
             let segment = self.segment(unit)?;
-            let is_for_disk =
-                segment.sequence() <= promised && pins::is_past(&self.core.data, segment.epoch());
-            let for_disk = if is_for_disk { bytes } else { 0 };
-            emptied.bytes = emptied.bytes.saturating_add(bytes);
-            emptied.for_disk = emptied.for_disk.saturating_add(for_disk);
+            let is_past = pins::is_past(&self.core.data, segment.epoch());
+            f(unit, &segment, is_past && segment.sequence() <= promised);
             unit = segment.next();
         }
         Err(damaged(words::RETIRED_UNIT, "the emptied segments do not lead to the oldest in use"))
+    }
+
+    /// Whether an eighth of the file could be cut off, if what waits for the disk did not, nor the segment that begins with
+    /// the unit `moved`.
+    fn is_worth_cutting(&self, moved: Option<u64>) -> Result<bool> {
+        let units = self.units()?;
+        let mut stays = vec![true; units as usize];
+        let mut goes = |unit: u64, segment: &Segment<'_>| {
+            let units = stays.iter_mut().skip(unit as usize).take(segment.units() as usize);
+            units.for_each(|stays| *stays = false);
+        };
+        self.each_emptied(|unit, segment, is_for_disk| {
+            if is_for_disk {
+                goes(unit, segment);
+            }
+        })?;
+        if let Some(unit) = moved {
+            goes(unit, &self.segment(unit)?);
+        }
+        let mut used = units;
+        while used > 1 && (!stays[used as usize - 1] || self.is_free(used - 1)?) {
+            used -= 1;
+        }
+        let len = self.core.data.len();
+        if len.saturating_sub(unit_place(used).0) < (len / 8).max(1) {
+            return Ok(false);
+        }
+        // Nobody may who only reads.
+        let file = self.core.data.file();
+        let is_locked = lock_range(file, READING, Want::Exclusive, false)?;
+        if is_locked {
+            lock_range(file, READING, Want::Nothing, true)?;
+        }
+        Ok(is_locked)
     }
 
     /// Gives free units at the end of the file back to the file system, if they are many.

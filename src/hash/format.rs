@@ -215,7 +215,7 @@ impl Checkpoint {
         let [number, oldest, sequence, end, changes, _] = words;
         let checkpoint = Checkpoint { number, oldest, sequence, end, changes };
         // No store has so many segments: nothing that is added to a number overflows.
-        let is_fit = number > 0 && (oldest | sequence) < 1 << 62;
+        let is_fit = number > 0 && (number | oldest | sequence | changes) < 1 << 62;
         (checkpoint.words(header) == words && is_fit).then_some(checkpoint)
     }
 }

@@ -443,8 +443,11 @@ impl Hash {
             if writer.clean(budget, last)? >= budget {
                 return Ok((true, last));
             }
-            writer.shrink()?;
-            Ok((false, last))
+            writer.give_back()?;
+            Ok(match writer.move_end()? {
+                Some(last) => (true, last),
+                None => (false, last),
+            })
         })?;
         *goal = goes_on.then_some(last);
         Ok(goes_on)

@@ -91,8 +91,9 @@ impl Writer<'_> {
             // Another power failure must not take the store back behind what is found now.
             core.session(session::PROMISED).fetch_max(end.segment.sequence, Ordering::Release);
             self.write_present();
-            if first.sequence > oldest {
-                // What the checkpoint needs is free now. Twice, for the next one must be durable itself.
+            // What the checkpoint in memory says may not be on the disk.
+            if first.sequence > core.session(session::REUSABLE).load(Ordering::Acquire).max(1) {
+                // What the one on the disk needs is free now. Twice, for the next one must be durable itself.
                 self.sync_now()?;
                 self.sync_now()?;
             }

@@ -128,6 +128,18 @@ impl Core {
         (unit < self.units()).then_some((unit, number))
     }
 
+    /// The number of the oldest segment that may hold what is not elsewhere, in a store that may be damaged: as
+    /// [`Core::log_start`], but a note is believed where no power has failed since, whatever lies behind it.
+    pub(crate) fn oldest_to_recover(&self, held: &impl Holds) -> u64 {
+        let durable = self.checkpoint().unwrap_or_default();
+        let present = self.present().filter(|present| present.oldest > durable.oldest);
+        let Some(present) = present else { return durable.oldest };
+        let segments = self.segments(held, durable.oldest);
+        let start = self.log_start(held, &segments, &durable);
+        let is_led_to = start.is_ok_and(|start| start.sequence == present.oldest);
+        if is_led_to || self.is_of_session() { present.oldest } else { durable.oldest }
+    }
+
     /// Where the log is to be read from: the oldest segment that `durable` names, or where it began when the newest note
     /// of that was written, if it is whole from there to where it reached then. Segments in between may have been used again
     /// without being on the disk; after a power failure that note may be, and what it tells of not.
@@ -137,15 +149,15 @@ impl Core {
         segments: &BTreeMap<u64, Vec<Found>>,
         durable: &Checkpoint,
     ) -> Result<Found> {
-        let first = |number| segments.get(&number).and_then(|all| all.first().copied());
+        let first = |number: u64| segments.get(&number).and_then(|all| all.first().copied());
         let missing = |number: u64| {
             let what = format!("the log's oldest segment, number {number}, is missing");
             damaged_data(LOG_AT, what)
         };
         let oldest = durable.oldest.max(1);
         if let Some(present) = self.present().filter(|present| present.oldest > oldest) {
-            let whole = first(present.oldest).ok_or_else(|| missing(present.oldest));
-            match whole.and_then(|first| Place::first_of(first).leads_to(self, held, &present)) {
+            let start = first(present.oldest).ok_or_else(|| missing(present.oldest));
+            match start.and_then(|first| Place::first_of(first).leads_to(self, held, &present)) {
                 Ok(first) => return Ok(first),
                 // No power has failed since: what it tells of must be there.
                 Err(error) if self.is_of_session() => return Err(error),

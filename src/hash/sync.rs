@@ -367,4 +367,27 @@ mod tests {
             assert!(checkpoint.sequence < sequence || is_near, "{i}: {checkpoint:?}, {end}");
         }
     }
+
+    /// Whoever has the file can write what he wants in its head.
+    #[test]
+    fn numbers_at_their_end_are_no_reason_to_stop() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = OpenOptions::new().create(true).open(&path).unwrap();
+        let fill = |count: u32| {
+            (0..count).for_each(|i| store.insert(&(i % 100).to_le_bytes(), &[1; 100]).unwrap());
+        };
+        fill(100);
+        let largest = Checkpoint { number: u64::MAX, oldest: 1, sequence: 1, end: 0, changes: 0 };
+        store.core().writer().unwrap().write_words(PRESENT[1], largest);
+        store.core().session(session::REUSED).store(u64::MAX, Ordering::Relaxed);
+        fill(20_000);
+        let changes = Checkpoint { number: 9, changes: u64::MAX, ..largest };
+        store.core().writer().unwrap().write_checkpoint(changes);
+        let mut data = std::fs::read(&path).unwrap();
+        data[2048] ^= 1;
+        let copy = folder.path().join("copy");
+        std::fs::write(&copy, data).unwrap();
+        let _ = OpenOptions::new().open(&copy).map(drop);
+    }
 }
