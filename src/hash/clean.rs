@@ -15,7 +15,8 @@
 //!
 //! A segment that was emptied is *retired*: readers may still look at it, and after a power cut its
 //! records are needed if their copies were lost. It is written over when no pin is as old, and a
-//! checkpoint that is durable says that it holds nothing.
+//! checkpoint that is durable says that it holds nothing; or when no sync ever promised what was in
+//! it, and the note of where the log begins is past it ([`NotNeeded`]).
 
 use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
