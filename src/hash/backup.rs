@@ -124,7 +124,7 @@ impl Core {
         let mut segments = Vec::new();
         for _ in 0..self.units() + 1 {
             let segment = index.segment(unit)?;
-            segments.push(Found { unit, units: segment.units(), sequence: segment.sequence() });
+            segments.push(segment.found(unit));
             if unit == last {
                 return log_of(segments, index.load(words::TAIL));
             }

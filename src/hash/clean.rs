@@ -20,7 +20,7 @@
 
 use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
-use super::log::{Cursor, Segment};
+use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
 use super::scan::Found;
@@ -179,6 +179,12 @@ impl Writer<'_> {
         self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK)
     }
 
+    /// Whether the file is to become shorter.
+    fn is_long(&self) -> bool {
+        let live = self.index.load(words::LIVE);
+        self.core.data.len() > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
+    }
+
     /// Empties every segment there is but the newest, and gives back what can be given back.
     pub(crate) fn clean_all(&self) -> Result<()> {
         self.clean(u64::MAX, self.index.load(words::SEQUENCE))?;
@@ -193,8 +199,7 @@ impl Writer<'_> {
     /// Has the log go on at the beginning of the file, if its end there keeps the file long. Then the number of the segment
     /// in which it ended: when that is emptied, the file can be cut. Nothing waits in the ring.
     pub(crate) fn move_end(&self) -> Result<Option<u64>> {
-        let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
-        if len <= live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
+        if !self.is_long() {
             return Ok(None);
         }
         let mut cursor = self.cursor();
@@ -266,9 +271,7 @@ impl Writer<'_> {
     /// Whether the record at `at` in the segment of this unit is as it was written. By a damaged length what lies behind
     /// it would be passed over, by a damaged key or kind the record itself.
     pub(super) fn check_whole(&self, unit: u64, at: u64) -> Result<()> {
-        let entry = self.segment(unit)?;
-        let segment = Found { unit, units: entry.units(), sequence: entry.sequence() };
-        let found = self.core.checked_record(self, segment, at);
+        let found = self.core.checked_record(self, self.segment(unit)?.found(unit), at);
         found.map(drop).map_err(|what| damaged_data(at, what.into()))
     }
 
@@ -354,8 +357,8 @@ impl Writer<'_> {
         self.index.store(words::CHAIN, chain.saturating_sub(end - at));
         self.write_present();
         self.take_back_segments()?;
-        let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
-        if len > live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
+        if self.is_long() {
+            let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
             let for_disk = self.emptied()?.for_disk;
             // Little may lie where it keeps much from being cut off.
             let is_far_longer = for_disk > 0 && len / 4 > live.saturating_add(WORTH_SHRINKING);
@@ -539,9 +542,8 @@ impl Writer<'_> {
     /// What is emptied and cannot be used yet.
     fn emptied(&self) -> Result<Emptied> {
         let mut emptied = Emptied::default();
-        self.each_emptied(|unit, segment, is_for_disk| {
-            let (last, size) = unit_place(unit.saturating_add(segment.units() - 1));
-            let bytes = last.saturating_add(size).saturating_sub(unit_place(unit).0);
+        self.each_emptied(|segment, is_for_disk| {
+            let bytes = segment.end().saturating_sub(unit_place(segment.unit).0);
             let for_disk = if is_for_disk { bytes } else { 0 };
             emptied.bytes = emptied.bytes.saturating_add(bytes);
             emptied.for_disk = emptied.for_disk.saturating_add(for_disk);
@@ -549,9 +551,9 @@ impl Writer<'_> {
         Ok(emptied)
     }
 
-    /// Calls `f` with each segment that was emptied and waits: its first unit, and whether it is there only until
-    /// something is on the disk.
-    fn each_emptied(&self, mut f: impl FnMut(u64, &Segment<'_>, bool)) -> Result<()> {
+    /// Calls `f` with each segment that was emptied and waits, and whether it is there only until something is on the
+    /// disk.
+    fn each_emptied(&self, mut f: impl FnMut(Found, bool)) -> Result<()> {
         let oldest = self.index.load(words::OLDEST_UNIT);
         // Without numbered ends all of them are needed until something is on the disk.
         let is_numbered = self.core.header.has_numbered_ends;
@@ -566,7 +568,7 @@ impl Writer<'_> {
             }
             let segment = self.segment(unit)?;
             let is_past = pins::is_past(&self.core.data, segment.epoch());
-            f(unit, &segment, is_past && segment.sequence() <= promised);
+            f(segment.found(unit), is_past && segment.sequence() <= promised);
             unit = segment.next();
         }
         Err(damaged(words::RETIRED_UNIT, "the emptied segments do not lead to the oldest in use"))
@@ -577,17 +579,17 @@ impl Writer<'_> {
     fn is_worth_cutting(&self, moved: Option<u64>) -> Result<bool> {
         let units = self.units()?;
         let mut stays = vec![true; units as usize];
-        let mut goes = |unit: u64, segment: &Segment<'_>| {
-            let units = stays.iter_mut().skip(unit as usize).take(segment.units() as usize);
+        let mut goes = |segment: Found| {
+            let units = stays.iter_mut().skip(segment.unit as usize).take(segment.units as usize);
             units.for_each(|stays| *stays = false);
         };
-        self.each_emptied(|unit, segment, is_for_disk| {
+        self.each_emptied(|segment, is_for_disk| {
             if is_for_disk {
-                goes(unit, segment);
+                goes(segment);
             }
         })?;
         if let Some(unit) = moved {
-            goes(unit, &self.segment(unit)?);
+            goes(self.segment(unit)?.found(unit));
         }
         let mut used = units;
         while used > 1 && (!stays[used as usize - 1] || self.is_free(used - 1)?) {

@@ -578,15 +578,18 @@ impl Core {
 
     /// Where the newest whole checkpoint says the log was durable.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
-        let read = |number| Checkpoint::decode(self.checkpoint_words(number), &self.header);
-        [0, 1].into_iter().filter_map(read).max_by_key(|c| c.number)
+        self.newest_of(CHECKPOINTS)
     }
 
     /// Where the log begins at present, in the words of a checkpoint, as far as somebody has said so.
     pub(crate) fn present(&self) -> Option<Checkpoint> {
+        self.newest_of(PRESENT).filter(|_| self.header.has_numbered_ends)
+    }
+
+    /// The newer of two that are written in turn.
+    fn newest_of(&self, places: [u64; 2]) -> Option<Checkpoint> {
         let read = |at| Checkpoint::decode(self.words_at(at), &self.header);
-        let present = PRESENT.into_iter().filter_map(read).max_by_key(|c| c.number);
-        present.filter(|_| self.header.has_numbered_ends)
+        places.into_iter().filter_map(read).max_by_key(|c| c.number)
     }
 
     /// Whether what is in memory is all that was written: the power has not failed since.

@@ -14,6 +14,7 @@ use super::format::{
 use super::index::{Index, damaged};
 use super::page::LINE;
 use super::rebuild::damaged_data;
+use super::scan::Found;
 use super::view::{RecordView, write};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
@@ -60,6 +61,11 @@ impl Segment<'_> {
 
     pub(crate) fn epoch(&self) -> u64 {
         self.word(2)
+    }
+
+    /// The segment, which begins with `unit`.
+    pub(crate) fn found(&self, unit: u64) -> Found {
+        Found { unit, units: self.units(), sequence: self.sequence() }
     }
 
     pub(crate) fn set_epoch(&self, epoch: u64) {

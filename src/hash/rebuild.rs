@@ -2,9 +2,8 @@
 //!
 //! Every record of the log is read and checked, in the order in which they were appended, from the
 //! oldest segment that the newest checkpoint has, or a later one ([`Core::log_start`]), to the first
-//! place where no whole record is. If
-//! that place is before what the checkpoint says was durable, the file is damaged; else it is where
-//! the power failed, and the log ends there.
+//! place where no whole record is. If that place is before what the checkpoint says was durable, the
+//! file is damaged; else it is where the power failed, and the log ends there.
 //!
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
