@@ -2,13 +2,13 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX, Kind, index_of, session, unit_place,
-    words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX, index_of, session, unit_place, words,
 };
 use super::handle::Hash;
 use super::index::damaged;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
+use super::record::Kind;
 use super::scan::{Found, Place};
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;

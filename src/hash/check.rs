@@ -13,11 +13,12 @@
 
 use super::blocks::{LINES, MAX_LINES, NEXT, list_of};
 use super::core::Core;
-use super::format::{INDEX_HEADER, Kind, SEGMENT_END, unit_of, words};
+use super::format::{INDEX_HEADER, SEGMENT_END, unit_of, words};
 use super::index::{Index, damaged};
 use super::log::{ENTRY_BYTES, INNER, MOST};
 use super::page::{LINE, SIZES, SLOTS};
 use super::reader::Unpinned;
+use super::record::Kind;
 use super::scan::{Found, Next, Place};
 use super::view::record;
 use super::writer::Writer;

@@ -18,11 +18,12 @@
 //! checkpoint that is durable says that it holds nothing; or when no sync ever promised what was in
 //! it, and the note of where the log begins is past it ([`NotNeeded`]).
 
-use super::format::{Kind, SEGMENT_HEADER, session, unit_place, words};
+use super::format::{SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
+use super::record::Kind;
 use super::scan::Found;
 use super::view::{is_marked_dead, record, write};
 use super::writer::Writer;

@@ -20,8 +20,9 @@
 
 use super::clean::Group;
 use super::core::Core;
-use super::format::{EVICTION_BYTES, Header, Kind, RecordHeader, USED, words};
+use super::format::{Header, words};
 use super::index::{Located, damaged, not_a_record};
+use super::record::{EVICTION_BYTES, Kind, RecordHeader, USED};
 use super::scan::{self, Next, Place};
 use super::view::{Holds, RecordView, record};
 use super::writer::{Change, Writer};

@@ -8,12 +8,12 @@
 //! whether the writer fails or dies.
 
 use super::format::{
-    Kind, MAX_FILE, RecordHeader, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, copied_checksum,
-    record_checksum, session, unit_of, unit_place, words,
+    MAX_FILE, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, session, unit_of, unit_place, words,
 };
 use super::index::{Index, damaged};
 use super::page::LINE;
 use super::rebuild::damaged_data;
+use super::record::{Kind, RecordHeader, copied_checksum, record_checksum};
 use super::scan::Found;
 use super::view::{RecordView, write};
 use super::writer::Writer;

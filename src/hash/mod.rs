@@ -8,7 +8,7 @@
 //! slot changes from the old record to the new one, by one store each. What is replaced is
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
-//! Reading order: `docs/format/hash.md`, `format`, `view`, `page`, `index`, `pins`, `reader`; then
+//! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
 //! `writer`, `pending`, `log`, `grow`, `blocks`, `clean`, `evict`, `sync`; then how a store is
 //! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
@@ -39,6 +39,7 @@ mod pending;
 mod pins;
 mod reader;
 mod rebuild;
+mod record;
 mod scan;
 mod stats;
 mod sync;

@@ -14,10 +14,11 @@
 //! [`Writer::settle`].
 
 use super::core::Core;
-use super::format::{Kind, words};
+use super::format::words;
 use super::index::{Index, State, find_in_line, not_a_record};
 use super::page::{address_of, candidates, slot};
 use super::reader::{ATTEMPTS, Unpinned, too_busy};
+use super::record::Kind;
 use super::view::{Holds, RecordView, record};
 use super::writer::{Writer, check_sizes};
 use crate::Result;

@@ -9,11 +9,12 @@
 //! who has that already looks as it is.
 
 use super::core::Core;
-use super::format::Kind;
-use super::format::{RecordHeader, session, words};
+use super::format::{session, words};
 use super::index::{Index, State};
 use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, note_time, try_pin};
+use super::record::Kind;
+use super::record::RecordHeader;
 use super::view::{Holds, bytes, record};
 use crate::os::atomic::{Ordering, fence, pause};
 use crate::os::memory::memory_bytes;

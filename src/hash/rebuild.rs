@@ -8,10 +8,11 @@
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
-use super::format::{Checkpoint, Kind, SEGMENT_HEADER, session, unit_place, words};
+use super::format::{Checkpoint, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Index, not_a_record};
 use super::page::address_of;
 use super::pins;
+use super::record::Kind;
 use super::scan::{Found, Next, Place};
 use super::sync::Extent;
 use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
@@ -332,7 +333,8 @@ pub(crate) fn damaged_data(at: u64, what: String) -> Error {
 #[cfg(test)]
 mod tests {
     use crate::hash::core::From;
-    use crate::hash::format::{Kind, RecordHeader, words};
+    use crate::hash::format::words;
+    use crate::hash::record::{Kind, RecordHeader};
     use crate::hash::{Hash, OpenOptions};
     use crate::keyhash;
     use std::sync::mpsc;

@@ -3,10 +3,10 @@
 
 use super::core::Core;
 use super::format::{
-    Checkpoint, Kind, LOG_AT, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, USED, record_checksum,
-    unit_of, unit_place,
+    Checkpoint, LOG_AT, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, unit_of, unit_place,
 };
 use super::rebuild::damaged_data;
+use super::record::{Kind, USED, record_checksum};
 use super::view::{Holds, RecordView, bytes, record};
 use crate::Result;
 use crate::os::atomic::Ordering;

@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use super::core::Core;
-use super::format::{ALIGN, Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
 use super::index::Index;
 use super::pins;
+use super::record::{ALIGN, Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::process::own_pid;

@@ -13,13 +13,12 @@
 
 use super::clean::Group;
 use super::core::{Core, From};
-use super::format::{
-    Kind, MAX_KEY, MAX_VALUE, RecordHeader, SEGMENT_HEADER, session, unit_place, words,
-};
+use super::format::{MAX_KEY, MAX_VALUE, SEGMENT_HEADER, session, unit_place, words};
 use super::grow::is_skewed;
 use super::index::{Index, Located, damaged};
 use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
+use super::record::{Kind, RecordHeader};
 use super::sync::Extent;
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
