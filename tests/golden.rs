@@ -54,12 +54,13 @@ fn check(store: &(impl Get + Scan)) {
     assert_eq!(store.get(b"absent").unwrap(), None);
 }
 
-/// `mixed-v1` is from before checksums were movable, `movable-v1` from before segments named each other by number.
+/// `mixed-v1` is from before checksums were movable, `movable-v1` from before segments named each other by number,
+/// `numbered-v1` from before removals of long keys named the put.
 #[test]
 fn hash_files_of_version_1_are_read_and_written() {
-    for name in ["hash/mixed-v1.hash", "hash/movable-v1.hash", "hash/numbered-v1.hash"] {
+    for name in ["mixed", "movable", "numbered", "removals"].map(|n| format!("hash/{n}-v1.hash")) {
         let folder = tempfile::tempdir().unwrap();
-        let path = golden(folder.path(), name, |path| {
+        let path = golden(folder.path(), &name, |path| {
             let store = Hash::create(path).unwrap();
             for (key, value) in records() {
                 store.insert(&key, b"replaced").unwrap();
@@ -67,13 +68,17 @@ fn hash_files_of_version_1_are_read_and_written() {
             }
             store.insert(b"removed", b"").unwrap();
             assert!(store.remove(b"removed").unwrap());
+            store.insert(&[b'r'; 60], b"").unwrap();
+            assert!(store.remove(&[b'r'; 60]).unwrap());
         });
         // Without an index, which is made again.
         let store = Hash::open(&path).unwrap();
         store.verify(|_, _| ()).unwrap();
         check(&store);
-        store.insert(b"new", b"value").unwrap();
-        assert!(store.remove(b"new").unwrap());
+        for new in [&b"new"[..], &[b'n'; 60]] {
+            store.insert(new, b"value").unwrap();
+            assert!(store.remove(new).unwrap());
+        }
         // Every record is copied.
         while store.compact(1 << 16).unwrap() {}
         check(&store);

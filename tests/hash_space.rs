@@ -5,7 +5,7 @@ mod common;
 mod syncs;
 
 use common::hash::{index_of, must};
-use common::rounds;
+use common::{Rng, rounds, seed};
 use credenza::hash::{Batch, Hash};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -100,10 +100,54 @@ fn what_is_emptied_and_compacted_is_short() {
     }
 }
 
+/// Nor must what is removed, whatever is put meanwhile.
+#[test]
+fn a_file_becomes_short_while_keys_are_removed() {
+    for (len, share) in [(20, 100), (200, 100), (200, 70), (20_000, 100), (20_000, 70)] {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Hash::create(folder.path().join("store")).unwrap();
+        let mut rng = Rng::new(seed(len));
+        let mut keys: Vec<u64> = (0..(6 << 20) / len.max(100)).collect();
+        let put = |key: &u64| must(store.insert(&key.to_le_bytes(), &vec![7; len as usize]));
+        keys.iter().for_each(put);
+        rng.shuffle(&mut keys);
+        let mut new = u64::from(u32::MAX);
+        let mut most = 0;
+        while let Some(key) = keys.pop() {
+            assert!(store.remove(&key.to_le_bytes()).unwrap());
+            if rng.below(100) >= share {
+                new += 1;
+                put(&new);
+                keys.insert(rng.below(keys.len() as u64 + 1) as usize, new);
+            }
+            if keys.len() % 64 == 0 {
+                let stats = store.stats().unwrap();
+                most = most.max(stats.file_bytes.saturating_sub(2 * stats.live_bytes));
+            }
+        }
+        assert!(most <= 3 << 20, "values of {len} bytes: {most} bytes more than twice");
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
+/// A queue of a few records needs little more than they do, however many pass.
+#[test]
+fn a_queue_in_a_small_file_stays_small() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    for turn in 0..400u64 {
+        let keys = 20 * turn..20 * turn + 20;
+        keys.clone().for_each(|key| must(store.insert(&key.to_le_bytes(), &[7; 100])));
+        keys.for_each(|key| assert!(store.remove(&key.to_le_bytes()).unwrap()));
+    }
+    let stats = store.stats().unwrap();
+    assert!(stats.file_bytes <= 64 << 10, "{stats:?}");
+}
+
 /// Also one that was made when nothing was used again without waiting for the disk.
 #[test]
 fn a_store_of_an_earlier_format_stays_short() {
-    for name in ["mixed-v1", "movable-v1", "numbered-v1"] {
+    for name in ["mixed-v1", "movable-v1", "numbered-v1", "removals-v1"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         std::fs::copy(format!("tests/fixtures/hash/{name}.hash"), &path).unwrap();

@@ -8,14 +8,16 @@ use super::handle::Hash;
 use super::index::damaged;
 use super::pins::{note_time, pin};
 use super::reader::{Unpinned, too_busy};
-use super::record::Kind;
-use super::scan::{Found, Place};
+use super::record::{Kind, key_sum};
+use super::removal::Removal;
+use super::scan::Found;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::process::random_id;
 use crate::os::publish::{Named, Staged, refuse_old};
 use crate::os::shared::fill_holes;
 use crate::{Error, Result};
+use std::collections::HashMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -172,9 +174,12 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
     let oldest = core.oldest_to_recover(&held);
-    let dropped = core.last_eviction(&held, oldest);
+    let gone = Gone {
+        dropped: core.last_eviction(&held, oldest)?,
+        removed: core.last_removals(&held, oldest)?,
+    };
     for segment in core.segments(&held, oldest).into_values().flatten() {
-        core.salvage(&held, (segment, dropped), &store, &mut recovered)?;
+        core.salvage(&held, segment, &gone, &store, &mut recovered)?;
     }
     store.sync()?;
     recovered.keys = store.len()?;
@@ -183,40 +188,61 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     Ok(recovered)
 }
 
+/// Which puts of a log do not count, whatever of it is damaged: up to where all was copied or dropped, and by the sums of
+/// their keys those before the last removal that names a put and not its key. That put may be damaged, and one before it
+/// not.
+struct Gone {
+    dropped: Option<(u64, u64)>,
+    removed: HashMap<u64, (u64, u64)>,
+}
+
 impl Core {
-    /// Enters the whole records of a segment in `store`, but for those before the place up to which
-    /// all was copied or dropped.
+    fn last_removals(&self, held: &Unpinned, oldest: u64) -> Result<HashMap<u64, (u64, u64)>> {
+        let mut removed = HashMap::new();
+        if !self.header.has_short_removals {
+            return Ok(removed);
+        }
+        for segment in self.segments(held, oldest).into_values().flatten() {
+            self.each_whole(held, segment, |at, found| {
+                if let Some(removal) = Removal::decode(&found) {
+                    removed.insert(removal.key_sum, (segment.sequence, at));
+                }
+                Ok(())
+            })?;
+        }
+        Ok(removed)
+    }
+
+    /// Enters the whole records of a segment in `store`, but for those that are gone.
     fn salvage(
         &self,
         held: &Unpinned,
-        (segment, dropped): (Found, Option<(u64, u64)>),
+        segment: Found,
+        gone: &Gone,
         store: &Hash,
         sum: &mut Recovered,
     ) -> Result<()> {
-        let mut place = Place::first_of(segment);
-        let end = segment.end().min(self.data.len());
-        self.data.will_need(place.at, end);
-        let mut lost = 0;
-        while place.at < end {
-            let Ok(found) = self.checked_record(held, segment, place.at) else {
-                // Records begin at every eighth byte: the next whole one may be anywhere.
-                lost += 8;
-                place.at += 8;
-                continue;
-            };
-            sum.lost_bytes += lost;
-            lost = 0;
+        self.data.will_need(segment.first(), segment.end().min(self.data.len()));
+        let is_gone = |at: u64, key: &[u8]| {
+            let place = Some((segment.sequence, at));
+            let removed = || gone.removed.get(&key_sum(&self.header, key)).copied();
+            place < gone.dropped || !gone.removed.is_empty() && place < removed()
+        };
+        let mut records = 0;
+        let lost = self.each_whole(held, segment, |at, found| {
             match found.header.kind {
-                Kind::Put if Some((segment.sequence, place.at)) < dropped => {}
+                Kind::Put if is_gone(at, found.key) => {}
                 Kind::Put => store.insert(found.key, found.value)?,
                 Kind::Delete => store.remove(found.key).map(drop)?,
                 Kind::Clear => store.clear()?,
-                Kind::Batch | Kind::Evict => {}
-                Kind::End => return Ok(()),
+                Kind::Remove | Kind::Batch | Kind::Evict | Kind::End => {}
             }
-            sum.records += u64::from(matches!(found.header.kind, Kind::Put | Kind::Delete));
-            place.at += found.header.room();
-        }
+            let is_change = matches!(found.header.kind, Kind::Put | Kind::Delete | Kind::Remove);
+            records += u64::from(is_change);
+            Ok(())
+        })?;
+        sum.records += records;
+        sum.lost_bytes += lost;
         Ok(())
     }
 }

@@ -18,7 +18,7 @@
 //! checkpoint that is durable says that it holds nothing; or when no sync ever promised what was in
 //! it, and the note of where the log begins is past it ([`NotNeeded`]).
 
-use super::format::{SEGMENT_HEADER, session, unit_place, words};
+use super::format::{LOG_AT, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
 use super::pins;
@@ -39,8 +39,23 @@ const PACE: u64 = 4;
 /// The log may be five eighths longer than what lives in it, and this: with what was emptied and
 /// waits, an eighth of the file, that is less than twice.
 const SLACK: u64 = 8192;
-/// A file that is twice as long as what lives in it, and this, is to become shorter.
-const WORTH_SHRINKING: u64 = 1 << 20;
+/// While keys are removed it may be longer if that is all there is in the file, by so many eighths, and by as much of the
+/// file as is free, up to this: the later, the less is left to be copied. Not while values are replaced: there new pages
+/// of a longer file cost more than copies, replacements of paths took an eighth longer.
+const EIGHTHS_REMOVING: u64 = 7;
+const SLACK_IN_ROOM: u64 = WORTH_SHRINKING;
+/// Copies of records that are shorter, on the average, cost nothing: they are made while what is removed comes from memory.
+const WORTH_LEAVING: u64 = 64;
+/// The end of the file can be cut off when all of the log was passed. So that is begun when so little is still to be removed
+/// before the file is too long that it is just done by then, if for a byte of garbage so many bytes are looked at.
+const PACE_TO_SHRINK: u64 = 32;
+/// A file that is twice as long as what lives in it, and this, is to become shorter; where little lives, at two and a half times
+/// and as for compaction.
+const WORTH_SHRINKING: u64 = 3 << 20;
+/// The same where it was asked for.
+const WORTH_COMPACTING: u64 = 64 << 10;
+/// What little lives in a file is less than this.
+const LITTLE: u64 = 1 << 20;
 /// An eighth of the file that was emptied, and this, is worth a wait for the disk.
 const WORTH_WAITING: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
@@ -98,12 +113,18 @@ impl Writer<'_> {
     /// could not be cleaned is tried again before the next.
     #[inline(always)]
     pub(crate) fn made_garbage(&self, bytes: u64) {
+        if self.owe(bytes) >= WORTH_CLEANING {
+            // The same error comes before the next change, which it keeps from being made.
+            let _ = self.pay(self.index.load(words::DEBT));
+        }
+    }
+
+    /// Notes the same, and leaves it to the next change.
+    #[inline(always)]
+    pub(crate) fn owe(&self, bytes: u64) -> u64 {
         let debt = self.index.load(words::DEBT).saturating_add(bytes);
         self.index.store(words::DEBT, debt);
-        if debt >= WORTH_CLEANING {
-            // The same error comes before the next change, which it keeps from being made.
-            let _ = self.pay(debt);
-        }
+        debt
     }
 
     /// Before a change: an error if what is to be cleaned is damaged.
@@ -150,28 +171,44 @@ impl Writer<'_> {
         Ok(done)
     }
 
-    /// Begins to clean what is due, by asking for what that needs from memory: somebody who waits
-    /// for memory, too, goes on meanwhile, and ends with [`Writer::end_cleaning`] if there is anything.
-    pub(crate) fn begin_cleaning(&self, group: &mut Group) -> Result<bool> {
-        let debt = self.index.load(words::DEBT);
-        if debt == 0 || !self.is_cleaning_due() {
-            self.index.store(words::DEBT, 0);
-            return Ok(false);
+    /// While keys are removed: has `ask` ask for what the change needs from memory, and does what is due meanwhile.
+    #[inline(always)]
+    pub(crate) fn clean_meanwhile(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+        match self.pace_of_removals() {
+            0 => {
+                self.index.store(words::DEBT, 0);
+                ask()
+            }
+            pace => self.clean_some_meanwhile(pace, ask),
         }
-        let budget = debt.saturating_mul(PACE);
-        let is_any = self.gather(group, budget, self.index.load(words::SEQUENCE))?;
-        let looked = if is_any { group.next - group.start } else { budget };
-        self.index.store(words::DEBT, debt.saturating_sub(looked / PACE));
-        Ok(is_any)
     }
 
-    /// Copies what lives of a group. No cleaning may have come in between.
-    pub(crate) fn end_cleaning(&self, group: &Group) -> Result<()> {
-        match self.clean_group(group) {
+    #[inline(never)]
+    fn clean_some_meanwhile(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+        let debt = self.index.load(words::DEBT);
+        self.index.store(words::DEBT, 0);
+        match self.clean_asking(debt.saturating_mul(pace), ask) {
+            Ok(()) => Ok(()),
             // As for `pay`.
-            Err(error) if !error.is_bad_file() => Ok(()),
-            done => done,
+            Err(error) => {
+                self.index.store(words::DEBT, debt);
+                if error.is_bad_file() { Err(error) } else { Ok(()) }
+            }
         }
+    }
+
+    fn clean_asking(&self, budget: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+        // At most once round, whatever a damaged word says.
+        let last = self.index.load(words::SEQUENCE);
+        let (mut group, mut done) = (Group::default(), 0);
+        let mut is_any = self.gather(&mut group, budget, last)?;
+        ask()?;
+        while is_any {
+            done += group.next - group.start;
+            self.clean_group(&group)?;
+            is_any = done < budget && self.gather(&mut group, budget - done, last)?;
+        }
+        Ok(())
     }
 
     /// Whether there is more garbage than there may be.
@@ -180,10 +217,40 @@ impl Writer<'_> {
         self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK)
     }
 
-    /// Whether the file is to become shorter.
-    fn is_long(&self) -> bool {
+    /// How many bytes are to be looked at for a byte of garbage while keys are removed.
+    #[inline(always)]
+    fn pace_of_removals(&self) -> u64 {
+        let load = |word| self.index.load(word);
+        let (live, log, len) = (load(words::LIVE), self.index.log_bytes(), self.core.data.len());
+        if log <= live.saturating_add(live / 16 + SLACK) {
+            return 0;
+        }
+        let ahead = log / (PACE_TO_SHRINK / 2);
+        if len.saturating_add(ahead) > live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
+            return PACE_TO_SHRINK;
+        }
+        if !self.is_cleaning_due() || self.is_cleaned_later(live, log, len) {
+            return 0;
+        }
+        PACE
+    }
+
+    /// Whether what is due while keys are removed is left for later.
+    #[inline(always)]
+    fn is_cleaned_later(&self, live: u64, log: u64, len: u64) -> bool {
+        let load = |word| self.index.load(word);
+        let emptied = load(words::EMPTIED);
+        let taken = load(words::CHAIN).saturating_add(emptied).saturating_add(LOG_AT);
+        let free = len.saturating_sub(taken).min(SLACK_IN_ROOM);
+        let most = live.saturating_add(live / 8 * EIGHTHS_REMOVING + SLACK + free);
+        live >= load(words::COUNT).saturating_mul(WORTH_LEAVING)
+            && log.saturating_add(emptied) <= most
+    }
+
+    /// Whether the file is more than twice as long as what lives in it, and this.
+    fn is_longer(&self, by: u64) -> bool {
         let live = self.index.load(words::LIVE);
-        self.core.data.len() > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
+        self.core.data.len() > live.saturating_mul(2).saturating_add(by)
     }
 
     /// Empties every segment there is but the newest, and gives back what can be given back.
@@ -200,7 +267,7 @@ impl Writer<'_> {
     /// Has the log go on at the beginning of the file, if its end there keeps the file long. Then the number of the segment
     /// in which it ended: when that is emptied, the file can be cut. Nothing waits in the ring.
     pub(crate) fn move_end(&self) -> Result<Option<u64>> {
-        if !self.is_long() {
+        if !self.is_longer(WORTH_COMPACTING) {
             return Ok(None);
         }
         let mut cursor = self.cursor();
@@ -260,6 +327,7 @@ impl Writer<'_> {
                 // No older record of its key is left, nor any before what was dropped.
                 // A put that damage makes look like one has a value; to check each took a tenth longer.
                 Kind::Delete if found.header.value_len == 0 => {}
+                Kind::Remove => {}
                 Kind::Delete | Kind::Batch | Kind::Clear | Kind::Evict => {
                     self.check_whole(unit, at)?;
                 }
@@ -356,20 +424,24 @@ impl Writer<'_> {
             .store(unit_place(next).0 + SEGMENT_HEADER, Ordering::Release);
         let chain = self.index.load(words::CHAIN);
         self.index.store(words::CHAIN, chain.saturating_sub(end - at));
+        let emptied = self.index.load(words::EMPTIED).saturating_add(end - at);
+        self.index.store(words::EMPTIED, emptied);
         self.write_present();
         self.take_back_segments()?;
-        if self.is_long() {
-            let (len, live) = (self.core.data.len(), self.index.load(words::LIVE));
+        let live = self.index.load(words::LIVE);
+        if self.is_longer(WORTH_SHRINKING.min(live / 2 + WORTH_COMPACTING)) {
+            let len = self.core.data.len();
             let for_disk = self.emptied()?.for_disk;
             // Little may lie where it keeps much from being cut off.
-            let is_far_longer = for_disk > 0 && len / 4 > live.saturating_add(WORTH_SHRINKING);
+            let is_far_longer = for_disk > 0 && len / 4 > live.saturating_add(LITTLE);
             if for_disk > live / 8 + WORTH_WAITING
                 || is_far_longer && self.is_worth_cutting(None)?
             {
-                self.give_back()?;
+                return self.give_back();
             }
+            self.trim()?;
         }
-        self.trim()
+        Ok(())
     }
 
     /// The number of the oldest segment, in which cleaning goes on.
@@ -454,6 +526,12 @@ impl Writer<'_> {
             }
         }
         let units = self.segment(unit)?.units();
+        let bytes = self.segment_end(unit)?.saturating_sub(unit_place(unit).0);
+        let emptied = match self.index.load(words::RETIRED_UNIT) {
+            0 => 0,
+            _ => self.index.load(words::EMPTIED).saturating_sub(bytes),
+        };
+        self.index.store(words::EMPTIED, emptied);
         if units > 1 {
             // Whoever looks for segments passes over what is inside of one, and others may soon be there.
             write(&self.core.data, unit_place(unit).0, &[0; SEGMENT_HEADER as usize]);

@@ -61,7 +61,14 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
 pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
     let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
     let (store, seed) = (random_id()?, random_word()?);
-    let header = Header { store, seed, limit, has_movable_sums: true, has_numbered_ends: true };
+    let header = Header {
+        store,
+        seed,
+        limit,
+        has_movable_sums: true,
+        has_numbered_ends: true,
+        has_short_removals: true,
+    };
     let (at, size) = unit_place(0);
     let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
         let segment = SegmentHeader { sequence: 1, units: 1 };

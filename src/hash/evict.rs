@@ -85,27 +85,24 @@ impl Core {
     }
 
     /// The same of the last eviction that is whole in a store, which may be damaged.
-    pub(crate) fn last_eviction(&self, held: &impl Holds, oldest: u64) -> Option<(u64, u64)> {
+    pub(crate) fn last_eviction(
+        &self,
+        held: &impl Holds,
+        oldest: u64,
+    ) -> Result<Option<(u64, u64)>> {
         if self.header.limit == 0 {
-            return None;
+            return Ok(None);
         }
         let mut last = None;
         for segment in self.segments(held, oldest).into_values().flatten() {
-            let mut at = segment.first();
-            while at < segment.end().min(self.data.len()) {
-                at += match self.checked_record(held, segment, at) {
-                    Ok(found) if found.header.kind == Kind::End => break,
-                    Ok(found) => {
-                        if found.header.kind == Kind::Evict {
-                            last = last.max(self.eviction(at));
-                        }
-                        found.header.room()
-                    }
-                    Err(_) => 8,
-                };
-            }
+            self.each_whole(held, segment, |at, found| {
+                if found.header.kind == Kind::Evict {
+                    last = last.max(self.eviction(at));
+                }
+                Ok(())
+            })?;
         }
-        last
+        Ok(last)
     }
 }
 

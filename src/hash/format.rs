@@ -115,6 +115,9 @@ pub(crate) struct Header {
     /// present: then segments that no checkpoint needs are used again without waiting for the disk. So it is in every
     /// store that is made since there is this feature.
     pub has_numbered_ends: bool,
+    /// Whether the record of a long key's removal names the put and not the key, which takes a quarter of the room for a path.
+    /// So it is in every store that is made since there is this feature.
+    pub has_short_removals: bool,
 }
 
 /// A feature that a writer must understand: the store has a limit, by which writers drop records.
@@ -123,6 +126,10 @@ const HAS_LIMIT: u32 = 1;
 const MOVABLE_SUMS: u32 = 1;
 /// The same: [`Header::has_numbered_ends`].
 const NUMBERED_ENDS: u32 = 2;
+/// The same: [`Header::has_short_removals`].
+const SHORT_REMOVALS: u32 = 4;
+/// All that there are.
+const TO_READ: u32 = MOVABLE_SUMS | NUMBERED_ENDS | SHORT_REMOVALS;
 
 impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
@@ -134,7 +141,8 @@ impl Header {
         let to_write = if self.limit > 0 { HAS_LIMIT } else { 0 };
         let feature = |is_there, feature| if is_there { feature } else { 0 };
         let to_read = feature(self.has_movable_sums, MOVABLE_SUMS)
-            | feature(self.has_numbered_ends, NUMBERED_ENDS);
+            | feature(self.has_numbered_ends, NUMBERED_ENDS)
+            | feature(self.has_short_removals, SHORT_REMOVALS);
         put(&mut bytes, 20, &to_write.to_le_bytes());
         put(&mut bytes, 24, &to_read.to_le_bytes());
         put(&mut bytes, 32, &self.store.to_le_bytes());
@@ -175,7 +183,7 @@ impl Header {
         let [_, to_write, to_read] = [16, 20, 24].map(|at| le32(bytes, at).unwrap_or(0));
         let limit = le64(bytes, 56).unwrap_or(0);
         let is_fit = to_write == if limit > 0 { HAS_LIMIT } else { 0 };
-        if version == 0 || !is_fit || to_read & !(MOVABLE_SUMS | NUMBERED_ENDS) != 0 {
+        if version == 0 || !is_fit || to_read & !TO_READ != 0 {
             let what =
                 "a hash store with features that this program does not know: take a newer one";
             return Err(Error::new(ErrorKind::Unsupported(what.into())));
@@ -183,8 +191,14 @@ impl Header {
         let word = |at| u128::from(le64(bytes, at).unwrap_or(0));
         let (store, seed) = (word(32) | word(40) << 64, le64(bytes, 48).unwrap_or(0));
         let has = |feature| to_read & feature != 0;
-        let (has_movable_sums, has_numbered_ends) = (has(MOVABLE_SUMS), has(NUMBERED_ENDS));
-        Ok(Header { store, seed, limit, has_movable_sums, has_numbered_ends })
+        Ok(Header {
+            store,
+            seed,
+            limit,
+            has_movable_sums: has(MOVABLE_SUMS),
+            has_numbered_ends: has(NUMBERED_ENDS),
+            has_short_removals: has(SHORT_REMOVALS),
+        })
     }
 }
 
@@ -330,6 +344,9 @@ pub(crate) mod words {
     pub(crate) const INTENT_EVICTED: u64 = 352;
     /// Bytes of the index file.
     pub(crate) const INDEX_LEN: u64 = 328;
+    /// Bytes of the segments that were emptied and cannot be used yet: by a writer that died it may be more, until
+    /// there are none.
+    pub(crate) const EMPTIED: u64 = 368;
     /// Which slot of the ring is the next.
     pub(crate) const RING_NEXT: u64 = 360;
     /// The first free block of each size.
@@ -411,6 +428,7 @@ mod tests {
             limit: 0,
             has_movable_sums: true,
             has_numbered_ends: true,
+            has_short_removals: true,
         };
         let limited = Header { limit: 5 << 20, ..header };
         assert_eq!(Header::decode(&limited.encode()).unwrap(), limited);

@@ -181,11 +181,11 @@ impl Writer<'_> {
                             self.check_end(place, durable, why)?;
                             break;
                         }
-                        Kind::Put | Kind::Delete => {
-                            let hash_place = self.index.place(found.key);
-                            if let Some(part) = waiting.add(place.at, hash_place) {
-                                self.enter_part(part)?;
-                            }
+                        Kind::Put | Kind::Delete | Kind::Remove => {
+                            let key = core.key_of(self, &found);
+                            let hash_place = key.map(|key| self.index.place(key));
+                            let full = hash_place.and_then(|hash| waiting.add(place.at, hash));
+                            full.map_or(Ok(()), |part| self.enter_part(part))?;
                         }
                         Kind::Clear => {
                             waiting.parts.iter_mut().for_each(Vec::clear);
@@ -259,7 +259,8 @@ impl Writer<'_> {
     /// Enters a record in an index that nobody uses yet.
     fn enter_anew(&self, at: u64, place: u64, found: &RecordView<'_>) -> Result<()> {
         let is_put = found.header.kind == Kind::Put;
-        let old = self.index.locate(&self.core.data, self, found.key, place)?;
+        let key = self.core.key_of(self, found).ok_or_else(|| not_a_record(at))?;
+        let old = self.index.locate(&self.core.data, self, key, place)?;
         let old_room = old.map_or(0, |old| old.room);
         let (mut count, mut live) = (self.index.load(words::COUNT), self.index.load(words::LIVE));
         count -= u64::from(old.is_some());

@@ -11,6 +11,8 @@ pub(crate) enum Kind {
     Put,
     /// The key has no value.
     Delete,
+    /// The key of the put that it names has no value: see [`Header::has_short_removals`].
+    Remove,
     /// The next `key_len` records belong together: all of them count, or none.
     Batch,
     /// No key has a value.
@@ -35,6 +37,11 @@ const READ: u8 = 0x40;
 pub(crate) const USED: u64 = (READ as u64) << 32;
 /// Bytes behind an eviction's header: a segment's number, and a place in it.
 pub(crate) const EVICTION_BYTES: u64 = 16;
+/// Bytes behind a removal's header, which count as its value: where the put is, and the sum of its key.
+pub(crate) const REMOVAL_BYTES: u64 = 16;
+/// Longer keys are not written when they are removed: they would take more room. In debug builds so it is with most keys,
+/// and not all, that every test of a store has removals of both ways.
+pub(crate) const LONG_KEY: usize = if cfg!(debug_assertions) { 6 } else { REMOVAL_BYTES as usize };
 /// Records begin at multiples of this.
 pub(crate) const ALIGN: u64 = 8;
 
@@ -61,11 +68,13 @@ impl RecordHeader {
         if self.is_short() { SHORT_HEADER as u64 } else { LONG_HEADER as u64 }
     }
 
-    /// Bytes of header, key and value; only puts and deletes have the latter two.
+    /// Bytes of header, key and value; only puts, deletes and removals have the latter two.
     #[inline(always)]
     fn bytes(&self) -> u64 {
         let payload = match self.kind {
-            Kind::Put | Kind::Delete => u64::from(self.key_len) + u64::from(self.value_len),
+            Kind::Put | Kind::Delete | Kind::Remove => {
+                u64::from(self.key_len) + u64::from(self.value_len)
+            }
             Kind::Batch | Kind::Clear => 0,
             Kind::End => 8,
             Kind::Evict => EVICTION_BYTES,
@@ -90,6 +99,7 @@ impl RecordHeader {
             Kind::End => 4,
             Kind::Clear => 5,
             Kind::Evict => 6,
+            Kind::Remove => 7,
         };
         if self.is_short() {
             let word = u64::from(kind) << 32
@@ -116,6 +126,7 @@ impl RecordHeader {
             4 => Kind::End,
             5 => Kind::Clear,
             6 => Kind::Evict,
+            7 => Kind::Remove,
             _ => return None,
         };
         let (key_len, value_len) = if tag & LONG == 0 {
@@ -126,7 +137,11 @@ impl RecordHeader {
         };
         let header = RecordHeader { kind, key_len, value_len };
         // A long header where a short one would do is not what a writer writes.
-        let is_fit = kind == Kind::Batch || u64::from(key_len) <= MAX_KEY;
+        let is_fit = match kind {
+            Kind::Batch => true,
+            Kind::Remove => (u64::from(key_len), u64::from(value_len)) == (0, REMOVAL_BYTES),
+            _ => u64::from(key_len) <= MAX_KEY,
+        };
         ((tag & LONG == 0) == header.is_short() && is_fit).then_some(header)
     }
 }
@@ -184,6 +199,12 @@ pub(crate) fn copied_checksum(
     }
     let at = |place| record_checksum(store, record, place, content);
     (at(from) == sum).then(|| at(to))
+}
+
+/// The sum of a key alone, by which a removal knows it.
+#[inline]
+pub(crate) fn key_sum(store: &Header, key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, store.seed)
 }
 
 /// The sum of lengths, key and value.
@@ -256,6 +277,7 @@ mod tests {
             limit: 0,
             has_movable_sums: true,
             has_numbered_ends: true,
+            has_short_removals: true,
         };
         let (from, to) = ((8216, 1), (123_456, 7));
         let record = RecordHeader::new(Kind::Put, b"key", b"value");

@@ -6,7 +6,7 @@ use super::format::{
     Checkpoint, LOG_AT, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, unit_of, unit_place,
 };
 use super::rebuild::damaged_data;
-use super::record::{Kind, USED, record_checksum};
+use super::record::{ALIGN, Kind, USED, record_checksum};
 use super::view::{Holds, RecordView, bytes, record};
 use crate::Result;
 use crate::os::atomic::Ordering;
@@ -81,7 +81,7 @@ impl Core {
         }
         let head = header.header_bytes();
         let (key, value) = match header.kind {
-            Kind::Put | Kind::Delete => (found.key, found.value),
+            Kind::Put | Kind::Delete | Kind::Remove => (found.key, found.value),
             Kind::Batch | Kind::Clear => (&[][..], &[][..]),
             Kind::End | Kind::Evict => {
                 let len = header.room() - head;
@@ -93,6 +93,9 @@ impl Core {
         if first & USED != 0 && self.header.limit == 0 {
             return Err("a record counts as used, in a store without limit");
         }
+        if header.kind == Kind::Remove && !self.header.has_short_removals {
+            return Err("there is no record");
+        }
         if first as u32 != sum {
             return Err("a record's checksum does not fit");
         }
@@ -102,6 +105,33 @@ impl Core {
             return Err("what follows a record is not zero");
         }
         Ok(found)
+    }
+
+    /// Calls `each` with every whole record of a segment, and where it is, damaged as the segment may be. Returns how many
+    /// bytes that are none lie before the last of them.
+    pub(crate) fn each_whole<'h>(
+        &'h self,
+        held: &'h impl Holds,
+        segment: Found,
+        mut each: impl FnMut(u64, RecordView<'h>) -> Result<()>,
+    ) -> Result<u64> {
+        let (mut at, end) = (segment.first(), segment.end().min(self.data.len()));
+        let (mut lost, mut passed) = (0, 0);
+        while at < end {
+            let Ok(found) = self.checked_record(held, segment, at) else {
+                // Records begin at every eighth byte: the next whole one may be anywhere.
+                passed += ALIGN;
+                at += ALIGN;
+                continue;
+            };
+            lost += std::mem::take(&mut passed);
+            if found.header.kind == Kind::End {
+                break;
+            }
+            each(at, found)?;
+            at += found.header.room();
+        }
+        Ok(lost)
     }
 
     /// The segment that the end of another names, if it is there.

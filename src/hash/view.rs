@@ -61,7 +61,9 @@ pub(crate) fn record<'h>(
     let header = RecordHeader::decode(first, second)?;
     let key_at = at + header.header_bytes();
     let (key_len, value_len) = match header.kind {
-        Kind::Put | Kind::Delete => (u64::from(header.key_len), u64::from(header.value_len)),
+        Kind::Put | Kind::Delete | Kind::Remove => {
+            (u64::from(header.key_len), u64::from(header.value_len))
+        }
         Kind::Batch | Kind::Clear | Kind::End | Kind::Evict => (0, 0),
     };
     // SAFETY: the lengths are checked by `bytes`. Records are written before a slot or the end of

@@ -11,7 +11,6 @@
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
 //! Plain puts do steps 1 and 4 later, see [`super::pending`].
 
-use super::clean::Group;
 use super::core::{Core, From};
 use super::format::{MAX_KEY, MAX_VALUE, SEGMENT_HEADER, session, unit_place, words};
 use super::grow::is_skewed;
@@ -19,6 +18,7 @@ use super::index::{Index, Located, damaged};
 use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
 use super::record::{Kind, RecordHeader};
+use super::removal::Removal;
 use super::sync::Extent;
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
@@ -272,19 +272,17 @@ impl<'c> Writer<'c> {
         // What garbage has to be paid for is paid while the key's slot comes from memory, and then
         // while its record does, which is looked at only after that: it may be one that is moved.
         self.index.prefetch(place);
-        self.pay_first()?;
-        let mut group = Group::default();
-        let is_cleaning = self.begin_cleaning(&mut group)?;
-        self.index.prefetch_records(&self.core.data, place)?;
-        if is_cleaning {
-            self.end_cleaning(&group)?;
-        }
+        self.clean_meanwhile(|| self.index.prefetch_records(&self.core.data, place))?;
         let Some(slot) = self.index.locate(&self.core.data, self, key, place)? else {
             return Ok(false);
         };
         let mut cursor = self.cursor();
-        let at =
-            self.append(&mut cursor, Kind::Delete, key, &[]).inspect_err(|_| self.give_up())?;
+        let removal = self.core.removal_of(key, slot.slot).map(Removal::encode);
+        let (kind, key, value) = match &removal {
+            Some(removal) => (Kind::Remove, &[][..], &removal[..]),
+            None => (Kind::Delete, key, &[][..]),
+        };
+        let at = self.append(&mut cursor, kind, key, value).inspect_err(|_| self.give_up())?;
         let count = self.index.load(words::COUNT).saturating_sub(1);
         let live = self.index.load(words::LIVE).saturating_sub(slot.room);
         self.note_intent(at, count, live);
@@ -292,7 +290,7 @@ impl<'c> Writer<'c> {
         slot.clear();
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        self.made_garbage(slot.room + RecordHeader::new(Kind::Delete, key, &[]).room());
+        self.owe(slot.room + RecordHeader::new(kind, key, value).room());
         Ok(true)
     }
 
@@ -454,14 +452,16 @@ impl<'c> Writer<'c> {
     /// Enters one record in the index: once or again, with the same result.
     fn enter(&self, at: u64, found: &RecordView<'_>) -> Result<()> {
         match found.header.kind {
-            Kind::Put | Kind::Delete => {}
+            Kind::Put | Kind::Delete | Kind::Remove => {}
             Kind::Clear => return self.empty_index(),
             Kind::Evict => return self.enter_eviction(at),
             Kind::Batch | Kind::End => return Ok(()),
         }
         let is_put = found.header.kind == Kind::Put;
-        let place = self.index.place(found.key);
-        let old = self.index.locate(&self.core.data, self, found.key, place)?;
+        let key = self.core.key_of(self, found);
+        let key = key.ok_or_else(|| damaged(at, "a removal of what is not there"))?;
+        let place = self.index.place(key);
+        let old = self.index.locate(&self.core.data, self, key, place)?;
         let is_begun = self.index.load(words::INTENT_AT) == at;
         if is_begun {
             // The counts were noted when they could still be known.
