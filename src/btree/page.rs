@@ -262,6 +262,10 @@ impl Place {
 
 /// The place among keys `from..from + len`, whose heads are equal, by comparing each with `compare`,
 /// which says how the key at a number is to the one that is looked for.
+///
+/// Tried and dropped: comparisons that begin where the nearer neighbours differ from the key, by eight bytes without a call.
+/// Lookups among paths took a fifth longer: each step then waits for what the one before it found, while the processor runs
+/// ahead of whole comparisons.
 #[inline(always)]
 pub(crate) fn place_in_run(
     mut from: usize,
