@@ -363,7 +363,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Units for a segment of `bytes`: how it comes by them is [`super::clean`]'s.
+    /// Units for a segment of `bytes`: how it comes by them is [`super::reuse`]'s.
     fn take_units(&self, bytes: u64) -> Result<(u64, u64)> {
         if let Some(unit) = self.take_free_unit(bytes)? {
             return Ok((unit, 1));

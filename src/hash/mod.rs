@@ -9,7 +9,7 @@
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `evict`, `sync`; then how a store is
+//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `evict`, `sync`; then how a store is
 //! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
@@ -41,6 +41,7 @@ mod reader;
 mod rebuild;
 mod record;
 mod removal;
+mod reuse;
 mod scan;
 mod stats;
 mod sync;

@@ -5,7 +5,7 @@
 //! checkpoint on the disk never promises what may not be there. Two checkpoints are written in
 //! turn: a torn one leaves the other.
 //!
-//! Segments behind what was promised may be used again without a sync ([`super::clean`]). Then the log
+//! Segments behind what was promised may be used again without a sync ([`super::reuse`]). Then the log
 //! does not lead from the last checkpoint to what the next sync makes durable, and that sync is over
 //! only when a checkpoint of its own is on the disk, by another wait.
 //!
