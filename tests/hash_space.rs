@@ -120,7 +120,7 @@ fn a_file_becomes_short_while_keys_are_removed() {
                 put(&new);
                 keys.insert(rng.below(keys.len() as u64 + 1) as usize, new);
             }
-            if keys.len() % 64 == 0 {
+            if keys.len().is_multiple_of(64) {
                 let stats = store.stats().unwrap();
                 most = most.max(stats.file_bytes.saturating_sub(2 * stats.live_bytes));
             }

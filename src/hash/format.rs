@@ -108,7 +108,7 @@ pub(crate) struct Header {
     pub seed: u64,
     /// How many bytes what lives in it may take; 0: as many as there are.
     pub limit: u64,
-    /// Whether the checksum of a copied record follows from that of the record: see [`record_checksum`]. So it is in
+    /// Whether the checksum of a copied record follows from that of the record: see [`super::record::record_checksum`]. So it is in
     /// every store that is made since there is this feature.
     pub has_movable_sums: bool,
     /// Whether the end of a segment names the next one by its number, too, and the header says where the log begins at

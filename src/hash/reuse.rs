@@ -28,6 +28,7 @@ const WORTH_COMPACTING: u64 = 64 << 10;
 const LITTLE: u64 = 1 << 20;
 /// An eighth of the file that was emptied, and this, is worth a wait for the disk.
 const WORTH_WAITING: u64 = 1 << 20;
+
 /// Bytes of segments that were emptied and may not be written over yet, and of these what is there only until something
 /// is on the disk.
 #[derive(Clone, Copy, Debug, Default)]
