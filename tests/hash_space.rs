@@ -130,6 +130,88 @@ fn a_file_becomes_short_while_keys_are_removed() {
     }
 }
 
+/// By whatever changes what lives becomes less, the file becomes shorter.
+#[test]
+fn a_file_becomes_short_whatever_makes_little_of_much() {
+    type Change = fn(&Hash, u64);
+    let changes: [(&str, u64, Change); 5] = [
+        ("one by one, each followed by an insertion", 5000, |store, key| {
+            assert!(store.remove(&key.to_le_bytes()).unwrap());
+            must(store.insert(&(key + (1 << 40)).to_le_bytes(), b"x"));
+        }),
+        ("by a shorter value", 1000, |store, key| must(store.insert(&key.to_le_bytes(), b"x"))),
+        ("by a much shorter value", 16_000, |store, key| {
+            must(store.insert(&key.to_le_bytes(), &[1; 10]));
+        }),
+        ("in a batch of one", 1000, |store, key| {
+            let mut batch = Batch::new();
+            batch.remove(&key.to_le_bytes());
+            store.batch(&batch).unwrap();
+        }),
+        ("in a batch of many", 200, |store, key| {
+            if key % 50 == 0 {
+                let mut batch = Batch::new();
+                (key..key + 50).for_each(|key| {
+                    batch.remove(&key.to_le_bytes());
+                });
+                store.batch(&batch).unwrap();
+            }
+        }),
+    ];
+    for (what, len, change) in changes {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Hash::create(folder.path().join("store")).unwrap();
+        let keys = (30 << 20) / len / 50 * 50;
+        (0..keys).for_each(|key| must(store.insert(&key.to_le_bytes(), &vec![7; len as usize])));
+        let mut most = 0;
+        for key in 0..keys {
+            change(&store, key);
+            if key % 64 == 0 {
+                let stats = store.stats().unwrap();
+                most = most.max(stats.file_bytes.saturating_sub(2 * stats.live_bytes));
+            }
+        }
+        assert!(most <= 4 << 20, "{what}: {most} bytes more than twice");
+    }
+}
+
+/// Who keeps what is emptied, or the file as long as it is, must not have writers copy again and again what lives.
+#[test]
+fn what_cannot_become_short_is_not_copied_again_and_again() {
+    for reads_only in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        let mut keys: Vec<u64> = (0..40_000).collect();
+        keys.iter().for_each(|key| must(store.insert(&key.to_le_bytes(), &[7; 400])));
+        Rng::new(seed(0)).shuffle(&mut keys);
+        let held = if reads_only { None } else { store.get(&keys[0].to_le_bytes()).unwrap() };
+        let reader = reads_only.then(|| Hash::options().read_only(true).open(&path).unwrap());
+        let before = store.changes();
+        keys[1..].iter().for_each(|key| assert!(store.remove(&key.to_le_bytes()).unwrap()));
+        let (copies, len) = (store.changes() - before - 39_999, store.stats().unwrap().file_bytes);
+        assert!(copies <= 60_000, "{reads_only}: {copies} records were copied");
+        assert!(len <= 48 << 20, "{reads_only}: {len} bytes");
+        drop((held, reader));
+    }
+}
+
+/// What a large value leaves is not paid for by who comes next.
+#[test]
+fn removing_a_large_value_has_nobody_copy_everything() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    store.insert(b"large", &vec![7; 30 << 20]).unwrap();
+    (0..100_000u64).for_each(|key| must(store.insert(&key.to_le_bytes(), &[7; 100])));
+    store.remove(b"large").unwrap();
+    for key in 0..100u64 {
+        let before = store.changes();
+        store.remove(&key.to_le_bytes()).unwrap();
+        let changes = store.changes() - before;
+        assert!(changes < 5000, "{key}: {changes} records");
+    }
+}
+
 /// A queue of a few records needs little more than they do, however many pass.
 #[test]
 fn a_queue_in_a_small_file_stays_small() {

@@ -2,7 +2,8 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX, index_of, session, unit_place, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX, index_of, session, unit_of, unit_place,
+    words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -188,9 +189,8 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     Ok(recovered)
 }
 
-/// Which puts of a log do not count, whatever of it is damaged: up to where all was copied or dropped, and by the sums of
-/// their keys those before the last removal that names a put and not its key. That put may be damaged, and one before it
-/// not.
+/// Which puts of a log do not count, whatever of it is damaged: up to where all was copied or dropped; and by the sums of
+/// their keys those before the last removal that names a put that is not whole: one before it may be.
 struct Gone {
     dropped: Option<(u64, u64)>,
     removed: HashMap<u64, (u64, u64)>,
@@ -202,10 +202,26 @@ impl Core {
         if !self.header.has_short_removals {
             return Ok(removed);
         }
+        let mut numbers = vec![None; self.units() as usize];
+        for segment in self.segments(held, 1).into_values().flatten() {
+            let units = numbers.iter_mut().skip(segment.unit as usize);
+            units.take(segment.units as usize).for_each(|n| *n = Some(segment.sequence));
+        }
         for segment in self.segments(held, oldest).into_values().flatten() {
             self.each_whole(held, segment, |at, found| {
-                if let Some(removal) = Removal::decode(&found) {
-                    removed.insert(removal.key_sum, (segment.sequence, at));
+                let place = (segment.sequence, at);
+                if let Some(removal) = Removal::decode(&found)
+                    && self.key_of(held, &found).is_none()
+                {
+                    let unit = unit_of(removal.at).and_then(|unit| numbers.get(unit as usize));
+                    // Emptied since, and all that was before it, too.
+                    let is_emptied = unit
+                        .copied()
+                        .flatten()
+                        .is_some_and(|number| number < oldest || (number, removal.at) > place);
+                    if !is_emptied {
+                        removed.insert(removal.key_sum, place);
+                    }
                 }
                 Ok(())
             })?;
@@ -235,7 +251,11 @@ impl Core {
                 Kind::Put => store.insert(found.key, found.value)?,
                 Kind::Delete => store.remove(found.key).map(drop)?,
                 Kind::Clear => store.clear()?,
-                Kind::Remove | Kind::Batch | Kind::Evict | Kind::End => {}
+                Kind::Remove => {
+                    let key = self.key_of(held, &found);
+                    key.map_or(Ok(false), |key| store.remove(key)).map(drop)?;
+                }
+                Kind::Batch | Kind::Evict | Kind::End => {}
             }
             let is_change = matches!(found.header.kind, Kind::Put | Kind::Delete | Kind::Remove);
             records += u64::from(is_change);

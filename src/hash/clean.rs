@@ -21,7 +21,7 @@ use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
 use super::record::Kind;
-use super::reuse::WORTH_SHRINKING;
+use super::reuse::{NOT_BEFORE, WORTH_SHRINKING, WORTH_WAITING};
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
@@ -44,6 +44,8 @@ const WORTH_LEAVING: u64 = 64;
 /// The end of the file can be cut off when all of the log was passed. So that is begun when so little is still to be removed
 /// before the file is too long that it is just done by then, if for a byte of garbage so many bytes are looked at.
 const PACE_TO_SHRINK: u64 = 32;
+/// At most so many bytes at once, but for the usual pace.
+const MOST_IN_HASTE: u64 = 4 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
@@ -72,50 +74,41 @@ impl Writer<'_> {
     /// could not be cleaned is tried again before the next.
     #[inline(always)]
     pub(crate) fn made_garbage(&self, bytes: u64) {
-        if self.owe(bytes) >= WORTH_CLEANING {
-            // The same error comes before the next change, which it keeps from being made.
-            let _ = self.pay(self.index.load(words::DEBT));
-        }
-    }
-
-    /// Notes the same, and leaves it to the next change.
-    #[inline(always)]
-    pub(crate) fn owe(&self, bytes: u64) -> u64 {
         let debt = self.index.load(words::DEBT).saturating_add(bytes);
         self.index.store(words::DEBT, debt);
-        debt
+        if debt >= WORTH_CLEANING {
+            // The same error comes before the next change, which it keeps from being made.
+            let _ = self.pay();
+        }
     }
 
     /// Before a change: an error if what is to be cleaned is damaged.
     #[inline(always)]
     pub(crate) fn pay_first(&self) -> Result<()> {
         let debt = self.index.load(words::DEBT);
-        if debt < WORTH_CLEANING { Ok(()) } else { self.pay(debt) }
+        if debt < WORTH_CLEANING { Ok(()) } else { self.pay() }
     }
 
     #[cold]
     #[inline(never)]
-    fn pay(&self, debt: u64) -> Result<()> {
-        let done = self.pay_now(debt);
-        if done.is_err() {
-            self.index.store(words::DEBT, debt);
-        }
-        match done {
+    fn pay(&self) -> Result<()> {
+        match self.pay_now() {
             Err(error) if !error.is_bad_file() => Ok(()),
             done => done,
         }
     }
 
-    fn pay_now(&self, debt: u64) -> Result<()> {
+    fn pay_now(&self) -> Result<()> {
         // What waits in the ring counts, and what is copied goes behind it.
         self.settle()?;
+        let debt = self.index.load(words::DEBT);
         self.index.store(words::DEBT, 0);
-        if self.is_cleaning_due() {
+        let done = self.pace(false).and_then(|pace| {
             // At most once round, whatever a damaged word says.
             let last = self.index.load(words::SEQUENCE);
-            self.clean(debt.saturating_mul(PACE), last)?;
-        }
-        Ok(())
+            if pace > 0 { self.clean(Self::budget(debt, pace), last) } else { Ok(0) }
+        });
+        done.map(drop).inspect_err(|_| self.index.store(words::DEBT, debt))
     }
 
     /// Looks at `budget` bytes of the oldest records, in segments up to number `last`, and copies
@@ -133,7 +126,7 @@ impl Writer<'_> {
     /// While keys are removed: has `ask` ask for what the change needs from memory, and does what is due meanwhile.
     #[inline(always)]
     pub(crate) fn clean_meanwhile(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
-        match self.pace_of_removals() {
+        match self.pace(true)? {
             0 => {
                 self.index.store(words::DEBT, 0);
                 ask()
@@ -146,7 +139,7 @@ impl Writer<'_> {
     fn clean_some_meanwhile(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
         let debt = self.index.load(words::DEBT);
         self.index.store(words::DEBT, 0);
-        match self.clean_asking(debt.saturating_mul(pace), ask) {
+        match self.clean_asking(Self::budget(debt, pace), ask) {
             Ok(()) => Ok(()),
             // As for `pay`.
             Err(error) => {
@@ -176,22 +169,73 @@ impl Writer<'_> {
         self.index.log_bytes() > live.saturating_add(live / 8 * 5 + SLACK)
     }
 
-    /// How many bytes are to be looked at for a byte of garbage while keys are removed.
+    /// How many bytes are to be looked at for a byte of garbage.
     #[inline(always)]
-    fn pace_of_removals(&self) -> u64 {
+    fn pace(&self, is_removing: bool) -> Result<u64> {
         let load = |word| self.index.load(word);
         let (live, log, len) = (load(words::LIVE), self.index.log_bytes(), self.core.data.len());
-        if log <= live.saturating_add(live / 16 + SLACK) {
-            return 0;
+        if self.is_nearly_long(live, len) && self.is_in_haste()? {
+            return Ok(PACE_TO_SHRINK);
         }
-        let ahead = log / (PACE_TO_SHRINK / 2);
-        if len.saturating_add(ahead) > live.saturating_mul(2).saturating_add(WORTH_SHRINKING) {
-            return PACE_TO_SHRINK;
+        let is_due =
+            self.is_cleaning_due() && !(is_removing && self.is_cleaned_later(live, log, len));
+        Ok(if is_due { PACE } else { 0 })
+    }
+
+    /// Whether the file is longer than it may be, or will be before the log is passed. Not while much waits: who keeps that
+    /// would have all be copied again and again.
+    #[inline(always)]
+    fn is_nearly_long(&self, live: u64, len: u64) -> bool {
+        let ahead = len / (PACE_TO_SHRINK / 2);
+        len.saturating_add(ahead) > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
+            && self.index.load(words::EMPTIED) <= len / 8 + WORTH_WAITING
+    }
+
+    /// Whether the log is passed in haste, or that begins now: up to the segment in which it ended then. If the file could not
+    /// be cut after that, the log goes round once before it is tried again.
+    #[cold]
+    fn is_in_haste(&self) -> Result<bool> {
+        let load = |word| self.index.load(word);
+        let (last, goal) = (load(words::SEQUENCE), load(words::HASTE));
+        if goal == 0 || goal >= NOT_BEFORE {
+            let is_begun = goal == 0 || last >= goal - NOT_BEFORE;
+            if is_begun {
+                self.index.store(words::HASTE, last);
+            }
+            return Ok(is_begun);
         }
-        if !self.is_cleaning_due() || self.is_cleaned_later(live, log, len) {
-            return 0;
+        if load(words::OLDEST_UNIT) != load(words::TAIL_UNIT) && self.oldest()? <= goal {
+            return Ok(true);
         }
-        PACE
+        match self.cut_after_haste() {
+            // There is no room to work, or the disk refuses: at another time.
+            Err(error) if !error.is_bad_file() => self.rest().map(|()| false),
+            done => done,
+        }
+    }
+
+    /// All was passed but the segment in which the log ends: whether there is more to pass.
+    fn cut_after_haste(&self) -> Result<bool> {
+        if !self.is_longer(WORTH_SHRINKING) {
+            return Ok(false);
+        }
+        let goal = self.index.load(words::HASTE);
+        self.trim()?;
+        if self.index.load(words::HASTE) != goal {
+            return Ok(false);
+        }
+        let moved = self.move_end()?;
+        match moved {
+            Some(last) => self.index.store(words::HASTE, last),
+            None => self.rest()?,
+        }
+        Ok(moved.is_some())
+    }
+
+    /// How many bytes are to be looked at for so many of garbage. What is large is paid for at the usual pace: all that is in a store must not be
+    /// copied for one value.
+    fn budget(debt: u64, pace: u64) -> u64 {
+        debt.saturating_mul(pace).min(debt.saturating_mul(PACE).max(MOST_IN_HASTE))
     }
 
     /// Whether what is due while keys are removed is left for later.
@@ -247,8 +291,8 @@ impl Writer<'_> {
                 // No older record of its key is left, nor any before what was dropped.
                 // A put that damage makes look like one has a value; to check each took a tenth longer.
                 Kind::Delete if found.header.value_len == 0 => {}
-                Kind::Remove => {}
-                Kind::Delete | Kind::Batch | Kind::Clear | Kind::Evict => {
+                Kind::Remove if self.core.header.has_short_removals => {}
+                Kind::Delete | Kind::Remove | Kind::Batch | Kind::Clear | Kind::Evict => {
                     self.check_whole(unit, at)?;
                 }
             }
@@ -379,6 +423,7 @@ impl Writer<'_> {
         if self.index.load(words::RETIRED_UNIT) == unit + 1 {
             self.index.store(words::RETIRED_UNIT, 0);
         }
+        self.count_emptied()?;
         Ok(())
     }
 }

@@ -122,7 +122,7 @@ impl Writer<'_> {
 
     /// Fills the new, empty index with what another one leads to.
     pub(crate) fn copy_index(&self, old: &Index) -> Result<()> {
-        const COPIED: [u64; 16] = [
+        const COPIED: [u64; 18] = [
             words::COUNT,
             words::LIVE,
             words::TAIL,
@@ -139,6 +139,8 @@ impl Writer<'_> {
             words::FREE_UNIT,
             words::SKIPPED,
             words::EVICTED,
+            words::EMPTIED,
+            words::HASTE,
         ];
         for word in COPIED {
             self.index.store(word, old.load(word));

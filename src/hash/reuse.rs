@@ -27,7 +27,10 @@ const WORTH_COMPACTING: u64 = 64 << 10;
 /// What little lives in a file is less than this.
 const LITTLE: u64 = 1 << 20;
 /// An eighth of the file that was emptied, and this, is worth a wait for the disk.
-const WORTH_WAITING: u64 = 1 << 20;
+pub(super) const WORTH_WAITING: u64 = 1 << 20;
+
+/// Set in [`words::HASTE`] where that is the number of the segment before which it does not begin again.
+pub(super) const NOT_BEFORE: u64 = 1 << 63;
 
 /// Bytes of segments that were emptied and may not be written over yet, and of these what is there only until something
 /// is on the disk.
@@ -58,7 +61,7 @@ impl NotNeeded {
 
 impl Writer<'_> {
     /// Whether the file is more than twice as long as what lives in it, and this.
-    fn is_longer(&self, by: u64) -> bool {
+    pub(super) fn is_longer(&self, by: u64) -> bool {
         let live = self.index.load(words::LIVE);
         self.core.data.len() > live.saturating_mul(2).saturating_add(by)
     }
@@ -257,6 +260,19 @@ impl Writer<'_> {
         Ok(None)
     }
 
+    /// Has nobody pass the log in haste before it has gone round once.
+    pub(super) fn rest(&self) -> Result<()> {
+        let round = self.index.load(words::SEQUENCE).saturating_add(self.units()?);
+        self.index.store(words::HASTE, NOT_BEFORE | round);
+        Ok(())
+    }
+
+    /// Counts anew what is emptied and cannot be used yet.
+    pub(super) fn count_emptied(&self) -> Result<()> {
+        self.index.store(words::EMPTIED, self.emptied()?.bytes);
+        Ok(())
+    }
+
     /// What is emptied and cannot be used yet.
     fn emptied(&self) -> Result<Emptied> {
         let mut emptied = Emptied::default();
@@ -340,8 +356,9 @@ impl Writer<'_> {
         let file = self.core.data.file();
         if !lock_range(file, READING, Want::Exclusive, false)? {
             // Somebody reads who can hold nothing.
-            return Ok(());
+            return self.rest();
         }
+        self.index.store(words::HASTE, 0);
         self.index.word(words::UNITS).store(used, Ordering::Release);
         let done = self.core.cut_data(end.next_multiple_of(4096));
         lock_range(file, READING, Want::Nothing, true)?;

@@ -272,6 +272,7 @@ impl<'c> Writer<'c> {
         // What garbage has to be paid for is paid while the key's slot comes from memory, and then
         // while its record does, which is looked at only after that: it may be one that is moved.
         self.index.prefetch(place);
+        self.pay_first()?;
         self.clean_meanwhile(|| self.index.prefetch_records(&self.core.data, place))?;
         let Some(slot) = self.index.locate(&self.core.data, self, key, place)? else {
             return Ok(false);
@@ -290,7 +291,7 @@ impl<'c> Writer<'c> {
         slot.clear();
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        self.owe(slot.room + RecordHeader::new(kind, key, value).room());
+        self.made_garbage(slot.room + RecordHeader::new(kind, key, value).room());
         Ok(true)
     }
 
@@ -339,8 +340,8 @@ impl<'c> Writer<'c> {
         // Also after an error: what could not be entered is entered by the next writer.
         self.end_batch();
         done?;
-        let grown = self.index.load(words::LIVE).saturating_sub(live);
-        self.made_garbage((written + header.room()).saturating_sub(grown));
+        let all = live.saturating_add(written + header.room());
+        self.made_garbage(all.saturating_sub(self.index.load(words::LIVE)));
         Ok(())
     }
 
