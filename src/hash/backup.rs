@@ -202,8 +202,10 @@ impl Core {
         if !self.header.has_short_removals {
             return Ok(removed);
         }
+        let is_from_note = self.present().is_none_or(|present| present.oldest <= oldest);
         let mut numbers = vec![None; self.units() as usize];
-        for segment in self.segments(held, 1).into_values().flatten() {
+        let [all, used] = [1, oldest].map(|from| self.segments(held, from).into_values());
+        for segment in all.chain(used).flatten() {
             let units = numbers.iter_mut().skip(segment.unit as usize);
             units.take(segment.units as usize).for_each(|n| *n = Some(segment.sequence));
         }
@@ -214,11 +216,10 @@ impl Core {
                     && self.key_of(held, &found).is_none()
                 {
                     let unit = unit_of(removal.at).and_then(|unit| numbers.get(unit as usize));
-                    // Emptied since, and all that was before it, too.
-                    let is_emptied = unit
-                        .copied()
-                        .flatten()
-                        .is_some_and(|number| number < oldest || (number, removal.at) > place);
+                    // Emptied since; and all that was before it, too, if that is where reading begins.
+                    let is_emptied = unit.copied().flatten().is_some_and(|number| {
+                        number < oldest || is_from_note && (number, removal.at) > place
+                    });
                     if !is_emptied {
                         removed.insert(removal.key_sum, place);
                     }

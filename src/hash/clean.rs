@@ -46,6 +46,8 @@ const WORTH_LEAVING: u64 = 64;
 const PACE_TO_SHRINK: u64 = 32;
 /// At most so many bytes at once, but for the usual pace.
 const MOST_IN_HASTE: u64 = 4 << 20;
+/// Nobody pays for more garbage than this of one removal, or after the disk was full: a segment is looked at in any case.
+pub(super) const LARGE: u64 = MOST_IN_HASTE / PACE;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
@@ -108,7 +110,7 @@ impl Writer<'_> {
             let last = self.index.load(words::SEQUENCE);
             if pace > 0 { self.clean(Self::budget(debt, pace), last) } else { Ok(0) }
         });
-        done.map(drop).inspect_err(|_| self.index.store(words::DEBT, debt))
+        done.map(drop).inspect_err(|_| self.index.store(words::DEBT, debt.min(LARGE)))
     }
 
     /// Looks at `budget` bytes of the oldest records, in segments up to number `last`, and copies
@@ -143,7 +145,7 @@ impl Writer<'_> {
             Ok(()) => Ok(()),
             // As for `pay`.
             Err(error) => {
-                self.index.store(words::DEBT, debt);
+                self.index.store(words::DEBT, debt.min(LARGE));
                 if error.is_bad_file() { Err(error) } else { Ok(()) }
             }
         }
@@ -174,11 +176,18 @@ impl Writer<'_> {
     fn pace(&self, is_removing: bool) -> Result<u64> {
         let load = |word| self.index.load(word);
         let (live, log, len) = (load(words::LIVE), self.index.log_bytes(), self.core.data.len());
-        if self.is_nearly_long(live, len) && self.is_in_haste()? {
-            return Ok(PACE_TO_SHRINK);
+        if self.is_nearly_long(live, len) {
+            if self.is_in_haste()? {
+                return Ok(PACE_TO_SHRINK);
+            }
+        } else if (1..NOT_BEFORE).contains(&load(words::HASTE)) {
+            self.end_haste()?;
         }
-        let is_due =
-            self.is_cleaning_due() && !(is_removing && self.is_cleaned_later(live, log, len));
+        // Where the file is too long the next segment that is emptied may be what it can be cut behind.
+        let is_later = is_removing
+            && !self.is_longer(WORTH_SHRINKING)
+            && self.is_cleaned_later(live, log, len);
+        let is_due = self.is_cleaning_due() && !is_later;
         Ok(if is_due { PACE } else { 0 })
     }
 
@@ -197,8 +206,11 @@ impl Writer<'_> {
     fn is_in_haste(&self) -> Result<bool> {
         let load = |word| self.index.load(word);
         let (last, goal) = (load(words::SEQUENCE), load(words::HASTE));
-        if goal == 0 || goal >= NOT_BEFORE {
-            let is_begun = goal == 0 || last >= goal - NOT_BEFORE;
+        if goal == 0 || goal > last {
+            // What is later than a round from now damage wrote.
+            let is_rest = (last + 1..=last.saturating_add(self.round()?))
+                .contains(&goal.saturating_sub(NOT_BEFORE));
+            let is_begun = goal < NOT_BEFORE || !is_rest;
             if is_begun {
                 self.index.store(words::HASTE, last);
             }
@@ -212,6 +224,16 @@ impl Writer<'_> {
             Err(error) if !error.is_bad_file() => self.rest().map(|()| false),
             done => done,
         }
+    }
+
+    /// The file is not nearly too long any more, or much waits: where that is for long, what is appended meanwhile is not
+    /// passed by what was begun, and must be by another time.
+    #[cold]
+    fn end_haste(&self) -> Result<()> {
+        let goal = self.index.load(words::HASTE);
+        let from = goal.saturating_add(self.round()? / 2).min(NOT_BEFORE - 1);
+        self.index.store(words::HASTE, NOT_BEFORE | from);
+        Ok(())
     }
 
     /// All was passed but the segment in which the log ends: whether there is more to pass.

@@ -262,9 +262,15 @@ impl Writer<'_> {
 
     /// Has nobody pass the log in haste before it has gone round once.
     pub(super) fn rest(&self) -> Result<()> {
-        let round = self.index.load(words::SEQUENCE).saturating_add(self.units()?);
-        self.index.store(words::HASTE, NOT_BEFORE | round);
+        let from = self.index.load(words::SEQUENCE).saturating_add(self.round()?);
+        self.index.store(words::HASTE, NOT_BEFORE | from.min(NOT_BEFORE - 1));
         Ok(())
+    }
+
+    /// By how much the numbers of segments grow while the log goes round once.
+    pub(super) fn round(&self) -> Result<u64> {
+        let step = self.index.load(words::SKIPPED).saturating_add(1);
+        Ok(self.units()?.saturating_mul(step))
     }
 
     /// Counts anew what is emptied and cannot be used yet.
@@ -356,7 +362,7 @@ impl Writer<'_> {
         let file = self.core.data.file();
         if !lock_range(file, READING, Want::Exclusive, false)? {
             // Somebody reads who can hold nothing.
-            return self.rest();
+            return Ok(());
         }
         self.index.store(words::HASTE, 0);
         self.index.word(words::UNITS).store(used, Ordering::Release);
