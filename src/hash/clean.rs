@@ -15,7 +15,7 @@
 //!
 //! What becomes of the space that was emptied is [`super::reuse`]'s.
 
-use super::format::{LOG_AT, SEGMENT_HEADER, unit_place, words};
+use super::format::{LOG_AT, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
 use super::pins;
@@ -204,26 +204,39 @@ impl Writer<'_> {
     /// be cut after that, the log goes round once before it is tried again.
     #[cold]
     fn is_in_haste(&self) -> Result<bool> {
+        match self.haste() {
+            // There is no room to work, or the disk refuses: at another time.
+            Err(error) if !error.is_bad_file() => self.rest().map(|()| false),
+            done => done,
+        }
+    }
+
+    fn haste(&self) -> Result<bool> {
         let load = |word| self.index.load(word);
         let (last, goal) = (load(words::SEQUENCE), load(words::HASTE));
         if goal == 0 || goal > last {
             // What is later than a round from now damage wrote.
-            let is_rest = (last + 1..=last.saturating_add(self.round()?))
-                .contains(&goal.saturating_sub(NOT_BEFORE));
-            let is_begun = goal < NOT_BEFORE || !is_rest;
+            let rests = last.saturating_add(1)..=last.saturating_add(self.round()?);
+            let is_begun = goal < NOT_BEFORE || !rests.contains(&(goal - NOT_BEFORE));
             if is_begun {
                 self.index.store(words::HASTE, last);
+            } else if self.is_longer(WORTH_SHRINKING) && self.is_a_time_to_look() {
+                // Who kept the file long may be gone, and all that is in its way have been passed.
+                self.take_back_segments()?;
+                self.trim()?;
             }
             return Ok(is_begun);
         }
         if load(words::OLDEST_UNIT) != load(words::TAIL_UNIT) && self.oldest()? <= goal {
             return Ok(true);
         }
-        match self.cut_after_haste() {
-            // There is no room to work, or the disk refuses: at another time.
-            Err(error) if !error.is_bad_file() => self.rest().map(|()| false),
-            done => done,
-        }
+        self.cut_after_haste()
+    }
+
+    /// Now and then: after some of the changes.
+    fn is_a_time_to_look(&self) -> bool {
+        const OFTEN: u64 = 256;
+        self.core.session(session::CHANGES).load(Ordering::Relaxed) % OFTEN < 4
     }
 
     /// The file is not nearly too long any more, or much waits: where that is for long, what is appended meanwhile is not
