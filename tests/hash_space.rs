@@ -100,6 +100,12 @@ fn what_is_emptied_and_compacted_is_short() {
     }
 }
 
+/// By how many bytes the file is longer than twice what lives in it.
+fn excess(store: &Hash) -> u64 {
+    let stats = store.stats().unwrap();
+    stats.file_bytes.saturating_sub(2 * stats.live_bytes)
+}
+
 /// Nor must what is removed, whatever is put meanwhile.
 #[test]
 fn a_file_becomes_short_while_keys_are_removed() {
@@ -121,8 +127,7 @@ fn a_file_becomes_short_while_keys_are_removed() {
                 keys.insert(rng.below(keys.len() as u64 + 1) as usize, new);
             }
             if keys.len().is_multiple_of(64) {
-                let stats = store.stats().unwrap();
-                most = most.max(stats.file_bytes.saturating_sub(2 * stats.live_bytes));
+                most = most.max(excess(&store));
             }
         }
         assert!(most <= 3 << 20, "values of {len} bytes: {most} bytes more than twice");
@@ -167,8 +172,7 @@ fn a_file_becomes_short_whatever_makes_little_of_much() {
         for key in 0..keys {
             change(&store, key);
             if key % 64 == 0 {
-                let stats = store.stats().unwrap();
-                most = most.max(stats.file_bytes.saturating_sub(2 * stats.live_bytes));
+                most = most.max(excess(&store));
             }
         }
         assert!(most <= 4 << 20, "{what}: {most} bytes more than twice");
@@ -185,14 +189,10 @@ fn a_file_becomes_short_also_at_another_time() {
         let mut rng = Rng::new(seed(0));
         let mut keys: Vec<u64> = (0..70_000).collect();
         let put = |key: &u64| must(store.insert(&key.to_le_bytes(), &[7; 400]));
-        let excess = || {
-            let stats = store.stats().unwrap();
-            stats.file_bytes.saturating_sub(2 * stats.live_bytes)
-        };
         keys.iter().for_each(put);
         rng.shuffle(&mut keys);
         let remove = |key: u64| assert!(store.remove(&key.to_le_bytes()).unwrap());
-        while excess() + (60 << 10) < 3 << 20 {
+        while excess(&store) + (60 << 10) < 3 << 20 {
             (0..16).for_each(|_| remove(keys.pop().unwrap()));
         }
         if reads_only {
@@ -209,7 +209,7 @@ fn a_file_becomes_short_also_at_another_time() {
         while let Some(key) = keys.pop() {
             remove(key);
             if keys.len().is_multiple_of(64) {
-                most = most.max(excess());
+                most = most.max(excess(&store));
             }
         }
         assert!(most <= 4 << 20, "{reads_only}: {most} bytes more than twice");

@@ -175,11 +175,12 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
     let oldest = core.oldest_to_recover(&held);
+    let segments: Vec<Found> = core.segments(&held, oldest).into_values().flatten().collect();
     let gone = Gone {
-        dropped: core.last_eviction(&held, oldest)?,
-        removed: core.last_removals(&held, oldest)?,
+        dropped: core.last_eviction(&held, &segments)?,
+        removed: core.last_removals(&held, &segments, oldest)?,
     };
-    for segment in core.segments(&held, oldest).into_values().flatten() {
+    for segment in segments {
         core.salvage(&held, segment, &gone, &store, &mut recovered)?;
     }
     store.sync()?;
@@ -197,19 +198,25 @@ struct Gone {
 }
 
 impl Core {
-    fn last_removals(&self, held: &Unpinned, oldest: u64) -> Result<HashMap<u64, (u64, u64)>> {
+    /// What [`Gone`] has of removals, in a log that is read from segment number `oldest` on.
+    fn last_removals(
+        &self,
+        held: &Unpinned,
+        segments: &[Found],
+        oldest: u64,
+    ) -> Result<HashMap<u64, (u64, u64)>> {
         let mut removed = HashMap::new();
         if !self.header.has_short_removals {
             return Ok(removed);
         }
         let is_from_note = self.present().is_none_or(|present| present.oldest <= oldest);
         let mut numbers = vec![None; self.units() as usize];
-        let [all, used] = [1, oldest].map(|from| self.segments(held, from).into_values());
-        for segment in all.chain(used).flatten() {
+        let all = self.segments(held, 1).into_values().flatten();
+        for segment in all.chain(segments.iter().copied()) {
             let units = numbers.iter_mut().skip(segment.unit as usize);
             units.take(segment.units as usize).for_each(|n| *n = Some(segment.sequence));
         }
-        for segment in self.segments(held, oldest).into_values().flatten() {
+        for segment in segments.iter().copied() {
             self.each_whole(held, segment, |at, found| {
                 let place = (segment.sequence, at);
                 if let Some(removal) = Removal::decode(&found)
@@ -245,24 +252,22 @@ impl Core {
             let removed = || gone.removed.get(&key_sum(&self.header, key)).copied();
             place < gone.dropped || !gone.removed.is_empty() && place < removed()
         };
-        let mut records = 0;
         let lost = self.each_whole(held, segment, |at, found| {
             match found.header.kind {
                 Kind::Put if is_gone(at, found.key) => {}
                 Kind::Put => store.insert(found.key, found.value)?,
-                Kind::Delete => store.remove(found.key).map(drop)?,
-                Kind::Clear => store.clear()?,
-                Kind::Remove => {
-                    let key = self.key_of(held, &found);
-                    key.map_or(Ok(false), |key| store.remove(key)).map(drop)?;
+                Kind::Delete | Kind::Remove => {
+                    if let Some(key) = self.key_of(held, &found) {
+                        store.remove(key)?;
+                    }
                 }
+                Kind::Clear => store.clear()?,
                 Kind::Batch | Kind::Evict | Kind::End => {}
             }
             let is_change = matches!(found.header.kind, Kind::Put | Kind::Delete | Kind::Remove);
-            records += u64::from(is_change);
+            sum.records += u64::from(is_change);
             Ok(())
         })?;
-        sum.records += records;
         sum.lost_bytes += lost;
         Ok(())
     }

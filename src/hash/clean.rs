@@ -2,8 +2,9 @@
 //!
 //! The oldest segment's records are looked at one by one: those that the index still leads to are
 //! appended again, the others are garbage. Writes that make garbage pay for it at once, in
-//! proportion, so that the log stays below twice what lives in it, and no write waits for more
-//! than a few thousand bytes to be looked at.
+//! proportion, so that the log stays below twice what lives in it, and no write of a small record waits
+//! for more than a few thousand bytes to be looked at; where the file is about to be too long, some
+//! more ([`super::haste`]).
 //!
 //! Why the oldest and not the one with the most garbage: then the segments in use are always those
 //! from one sequence number on. One number on the disk says which they are; a delete's record is
@@ -15,13 +16,14 @@
 //!
 //! What becomes of the space that was emptied is [`super::reuse`]'s.
 
-use super::format::{LOG_AT, SEGMENT_HEADER, session, unit_place, words};
+use super::format::{LOG_AT, SEGMENT_HEADER, unit_place, words};
+use super::haste::PACE_IN_HASTE;
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
 use super::record::Kind;
-use super::reuse::{NOT_BEFORE, WORTH_SHRINKING, WORTH_WAITING};
+use super::reuse::WORTH_SHRINKING;
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
@@ -41,9 +43,6 @@ const EIGHTHS_REMOVING: u64 = 7;
 const SLACK_IN_ROOM: u64 = WORTH_SHRINKING;
 /// Copies of records that are shorter, on the average, cost nothing: they are made while what is removed comes from memory.
 const WORTH_LEAVING: u64 = 64;
-/// The end of the file can be cut off when all of the log was passed. So that is begun when so little is still to be removed
-/// before the file is too long that it is just done by then, if for a byte of garbage so many bytes are looked at.
-const PACE_TO_SHRINK: u64 = 32;
 /// At most so many bytes at once, but for the usual pace.
 const MOST_IN_HASTE: u64 = 4 << 20;
 /// Nobody pays for more garbage than this of one removal, or after the disk was full: a segment is looked at in any case.
@@ -103,66 +102,67 @@ impl Writer<'_> {
     fn pay_now(&self) -> Result<()> {
         // What waits in the ring counts, and what is copied goes behind it.
         self.settle()?;
+        let pace = self.pace(false)?;
+        self.pay_at(pace, || Ok(()))
+    }
+
+    /// Does what is due at a pace, and has `ask` ask meanwhile for what the change needs from memory.
+    fn pay_at(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
         let debt = self.index.load(words::DEBT);
         self.index.store(words::DEBT, 0);
-        let done = self.pace(false).and_then(|pace| {
-            // At most once round, whatever a damaged word says.
-            let last = self.index.load(words::SEQUENCE);
-            if pace > 0 { self.clean(Self::budget(debt, pace), last) } else { Ok(0) }
-        });
+        // At most once round, whatever a damaged word says.
+        let last = self.index.load(words::SEQUENCE);
+        let done = self.clean_asking(Self::budget(debt, pace), last, ask);
         done.map(drop).inspect_err(|_| self.index.store(words::DEBT, debt.min(LARGE)))
     }
 
-    /// Looks at `budget` bytes of the oldest records, in segments up to number `last`, and copies
-    /// those that live. Returns how many bytes it has looked at: fewer if that is all there is.
-    pub(crate) fn clean(&self, budget: u64, last: u64) -> Result<u64> {
-        let mut done = 0;
-        let mut group = Group::default();
-        while done < budget && self.gather(&mut group, PACE * WORTH_CLEANING, last)? {
-            done += group.next - group.start;
-            self.clean_group(&group)?;
-        }
-        Ok(done)
-    }
-
-    /// While keys are removed: has `ask` ask for what the change needs from memory, and does what is due meanwhile.
+    /// While keys are removed: the same before a change, for which `ask` asks.
     #[inline(always)]
-    pub(crate) fn clean_meanwhile(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+    pub(crate) fn pay_meanwhile(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
         match self.pace(true)? {
             0 => {
                 self.index.store(words::DEBT, 0);
                 ask()
             }
-            pace => self.clean_some_meanwhile(pace, ask),
+            pace => self.pay_some_meanwhile(pace, ask),
         }
     }
 
     #[inline(never)]
-    fn clean_some_meanwhile(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
-        let debt = self.index.load(words::DEBT);
-        self.index.store(words::DEBT, 0);
-        match self.clean_asking(Self::budget(debt, pace), ask) {
-            Ok(()) => Ok(()),
+    fn pay_some_meanwhile(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+        match self.pay_at(pace, ask) {
             // As for `pay`.
-            Err(error) => {
-                self.index.store(words::DEBT, debt.min(LARGE));
-                if error.is_bad_file() { Err(error) } else { Ok(()) }
-            }
+            Err(error) if !error.is_bad_file() => Ok(()),
+            done => done,
         }
     }
 
-    fn clean_asking(&self, budget: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
-        // At most once round, whatever a damaged word says.
-        let last = self.index.load(words::SEQUENCE);
+    /// Looks at `budget` bytes of the oldest records, in segments up to number `last`, and copies
+    /// those that live. Returns how many bytes it has looked at: fewer if that is all there is.
+    pub(crate) fn clean(&self, budget: u64, last: u64) -> Result<u64> {
+        self.clean_asking(budget, last, || Ok(()))
+    }
+
+    /// The same; `ask` is called while the first of them come from memory.
+    fn clean_asking(
+        &self,
+        budget: u64,
+        last: u64,
+        ask: impl FnOnce() -> Result<()>,
+    ) -> Result<u64> {
         let (mut group, mut done) = (Group::default(), 0);
-        let mut is_any = self.gather(&mut group, budget, last)?;
+        let gather = |group: &mut Group, done: u64| {
+            let most = budget.saturating_sub(done).min(PACE * WORTH_CLEANING);
+            Ok(most > 0 && self.gather(group, most, last)?)
+        };
+        let mut is_any = gather(&mut group, 0)?;
         ask()?;
         while is_any {
             done += group.next - group.start;
             self.clean_group(&group)?;
-            is_any = done < budget && self.gather(&mut group, budget - done, last)?;
+            is_any = gather(&mut group, done)?;
         }
-        Ok(())
+        Ok(done)
     }
 
     /// Whether there is more garbage than there may be.
@@ -174,115 +174,30 @@ impl Writer<'_> {
     /// How many bytes are to be looked at for a byte of garbage.
     #[inline(always)]
     fn pace(&self, is_removing: bool) -> Result<u64> {
-        let load = |word| self.index.load(word);
-        let (live, log, len) = (load(words::LIVE), self.index.log_bytes(), self.core.data.len());
-        if self.is_nearly_long(live, len) {
-            if self.is_in_haste()? {
-                return Ok(PACE_TO_SHRINK);
-            }
-        } else if (1..NOT_BEFORE).contains(&load(words::HASTE)) {
-            self.end_haste()?;
+        if self.is_in_haste()? {
+            return Ok(PACE_IN_HASTE);
         }
         // Where the file is too long the next segment that is emptied may be what it can be cut behind.
-        let is_later = is_removing
-            && !self.is_longer(WORTH_SHRINKING)
-            && self.is_cleaned_later(live, log, len);
-        let is_due = self.is_cleaning_due() && !is_later;
+        let is_later = || !self.is_longer(WORTH_SHRINKING) && self.is_cleaned_later();
+        let is_due = self.is_cleaning_due() && !(is_removing && is_later());
         Ok(if is_due { PACE } else { 0 })
     }
 
-    /// Whether the file is longer than it may be, or will be before the log is passed. Not while much waits: who keeps that
-    /// would have all be copied again and again.
-    #[inline(always)]
-    fn is_nearly_long(&self, live: u64, len: u64) -> bool {
-        let ahead = len / (PACE_TO_SHRINK / 2);
-        len.saturating_add(ahead) > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
-            && self.index.load(words::EMPTIED) <= len / 8 + WORTH_WAITING
-    }
-
-    /// Whether the log is passed in haste, or that begins now: up to the segment in which it ended then. If the file could not
-    /// be cut after that, the log goes round once before it is tried again.
-    #[cold]
-    fn is_in_haste(&self) -> Result<bool> {
-        match self.haste() {
-            // There is no room to work, or the disk refuses: at another time.
-            Err(error) if !error.is_bad_file() => self.rest().map(|()| false),
-            done => done,
-        }
-    }
-
-    fn haste(&self) -> Result<bool> {
-        let load = |word| self.index.load(word);
-        let (last, goal) = (load(words::SEQUENCE), load(words::HASTE));
-        if goal == 0 || goal > last {
-            // What is later than a round from now damage wrote.
-            let rests = last.saturating_add(1)..=last.saturating_add(self.round()?);
-            let is_begun = goal < NOT_BEFORE || !rests.contains(&(goal - NOT_BEFORE));
-            if is_begun {
-                self.index.store(words::HASTE, last);
-            } else if self.is_longer(WORTH_SHRINKING) && self.is_a_time_to_look() {
-                // Who kept the file long may be gone, and all that is in its way have been passed.
-                self.take_back_segments()?;
-                self.trim()?;
-            }
-            return Ok(is_begun);
-        }
-        if load(words::OLDEST_UNIT) != load(words::TAIL_UNIT) && self.oldest()? <= goal {
-            return Ok(true);
-        }
-        self.cut_after_haste()
-    }
-
-    /// Now and then: after some of the changes.
-    fn is_a_time_to_look(&self) -> bool {
-        const OFTEN: u64 = 256;
-        self.core.session(session::CHANGES).load(Ordering::Relaxed) % OFTEN < 4
-    }
-
-    /// The file is not nearly too long any more, or much waits: where that is for long, what is appended meanwhile is not
-    /// passed by what was begun, and must be by another time.
-    #[cold]
-    fn end_haste(&self) -> Result<()> {
-        let goal = self.index.load(words::HASTE);
-        let from = goal.saturating_add(self.round()? / 2).min(NOT_BEFORE - 1);
-        self.index.store(words::HASTE, NOT_BEFORE | from);
-        Ok(())
-    }
-
-    /// All was passed but the segment in which the log ends: whether there is more to pass.
-    fn cut_after_haste(&self) -> Result<bool> {
-        if !self.is_longer(WORTH_SHRINKING) {
-            return Ok(false);
-        }
-        let goal = self.index.load(words::HASTE);
-        self.trim()?;
-        if self.index.load(words::HASTE) != goal {
-            return Ok(false);
-        }
-        let moved = self.move_end()?;
-        match moved {
-            Some(last) => self.index.store(words::HASTE, last),
-            None => self.rest()?,
-        }
-        Ok(moved.is_some())
-    }
-
-    /// How many bytes are to be looked at for so many of garbage. What is large is paid for at the usual pace: all that is in a store must not be
-    /// copied for one value.
+    /// How many bytes are to be looked at for so many of garbage. What is large is paid for at the usual pace: all that is
+    /// in a store must not be copied for one value.
     fn budget(debt: u64, pace: u64) -> u64 {
         debt.saturating_mul(pace).min(debt.saturating_mul(PACE).max(MOST_IN_HASTE))
     }
 
     /// Whether what is due while keys are removed is left for later.
-    #[inline(always)]
-    fn is_cleaned_later(&self, live: u64, log: u64, len: u64) -> bool {
+    fn is_cleaned_later(&self) -> bool {
         let load = |word| self.index.load(word);
-        let emptied = load(words::EMPTIED);
+        let (live, emptied) = (load(words::LIVE), load(words::EMPTIED));
         let taken = load(words::CHAIN).saturating_add(emptied).saturating_add(LOG_AT);
-        let free = len.saturating_sub(taken).min(SLACK_IN_ROOM);
+        let free = self.core.data.len().saturating_sub(taken).min(SLACK_IN_ROOM);
         let most = live.saturating_add(live / 8 * EIGHTHS_REMOVING + SLACK + free);
         live >= load(words::COUNT).saturating_mul(WORTH_LEAVING)
-            && log.saturating_add(emptied) <= most
+            && self.index.log_bytes().saturating_add(emptied) <= most
     }
 
     /// Empties every segment there is but the newest, and gives back what can be given back.

@@ -88,13 +88,13 @@ impl Core {
     pub(crate) fn last_eviction(
         &self,
         held: &impl Holds,
-        oldest: u64,
+        segments: &[scan::Found],
     ) -> Result<Option<(u64, u64)>> {
         if self.header.limit == 0 {
             return Ok(None);
         }
         let mut last = None;
-        for segment in self.segments(held, oldest).into_values().flatten() {
+        for segment in segments.iter().copied() {
             self.each_whole(held, segment, |at, found| {
                 if found.header.kind == Kind::Evict {
                     last = last.max(self.eviction(at));

@@ -347,8 +347,7 @@ pub(crate) mod words {
     /// Bytes of the segments that were emptied and cannot be used yet: by a writer that died it may be more, until
     /// there are none.
     pub(crate) const EMPTIED: u64 = 368;
-    /// Up to which segment the log is passed in haste, so that the file can be cut; 0: none. With bit 63: from which on that
-    /// is tried again.
+    /// Up to which segment the log is passed in haste, or from which on that may begin again: see [`super::super::haste`].
     pub(crate) const HASTE: u64 = 376;
     /// Which slot of the ring is the next.
     pub(crate) const RING_NEXT: u64 = 360;

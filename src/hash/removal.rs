@@ -4,7 +4,7 @@
 //! one before it, and there is nothing that the removal could take away. So what lies at the place now counts only if it
 //! is a put of a key with the same sum; and if it is, by chance or by intent, the removal is of that key.
 //!
-//! Who saves what is whole of a damaged log goes by the sums alone: the put may be damaged, and one before it not.
+//! Who saves what is whole of a damaged log goes by the sum where the put cannot be read: one before it may be whole.
 //!
 //! For 50,000 paths of 95 bytes removed one after the other, by which most of the log becomes garbage, the log grows by a
 //! quarter of what keys would take, and cleaning copies half as many records.

@@ -29,9 +29,6 @@ const LITTLE: u64 = 1 << 20;
 /// An eighth of the file that was emptied, and this, is worth a wait for the disk.
 pub(super) const WORTH_WAITING: u64 = 1 << 20;
 
-/// Set in [`words::HASTE`] where that is the number of the segment before which it does not begin again.
-pub(super) const NOT_BEFORE: u64 = 1 << 63;
-
 /// Bytes of segments that were emptied and may not be written over yet, and of these what is there only until something
 /// is on the disk.
 #[derive(Clone, Copy, Debug, Default)]
@@ -96,7 +93,7 @@ impl Writer<'_> {
             self.sync_now()?;
         }
         self.take_back_segments()?;
-        self.trim()
+        self.trim().map(drop)
     }
 
     /// Has the file become shorter if it is longer than it may be.
@@ -260,19 +257,6 @@ impl Writer<'_> {
         Ok(None)
     }
 
-    /// Has nobody pass the log in haste before it has gone round once.
-    pub(super) fn rest(&self) -> Result<()> {
-        let from = self.index.load(words::SEQUENCE).saturating_add(self.round()?);
-        self.index.store(words::HASTE, NOT_BEFORE | from.min(NOT_BEFORE - 1));
-        Ok(())
-    }
-
-    /// By how much the numbers of segments grow while the log goes round once.
-    pub(super) fn round(&self) -> Result<u64> {
-        let step = self.index.load(words::SKIPPED).saturating_add(1);
-        Ok(self.units()?.saturating_mul(step))
-    }
-
     /// Counts anew what is emptied and cannot be used yet.
     pub(super) fn count_emptied(&self) -> Result<()> {
         self.index.store(words::EMPTIED, self.emptied()?.bytes);
@@ -348,8 +332,8 @@ impl Writer<'_> {
         Ok(is_locked)
     }
 
-    /// Gives free units at the end of the file back to the file system, if they are many.
-    pub(crate) fn trim(&self) -> Result<()> {
+    /// Gives free units at the end of the file back to the file system, if they are many; whether they were.
+    pub(super) fn trim(&self) -> Result<bool> {
         let units = self.units()?;
         let mut used = units;
         while used > 1 && self.is_free(used - 1)? {
@@ -357,17 +341,17 @@ impl Writer<'_> {
         }
         let (end, len) = (unit_place(used).0, self.core.data.len());
         if used == units || len.saturating_sub(end) < len / 8 {
-            return Ok(());
+            return Ok(false);
         }
         let file = self.core.data.file();
         if !lock_range(file, READING, Want::Exclusive, false)? {
             // Somebody reads who can hold nothing.
-            return Ok(());
+            return Ok(false);
         }
         self.index.store(words::HASTE, 0);
         self.index.word(words::UNITS).store(used, Ordering::Release);
         let done = self.core.cut_data(end.next_multiple_of(4096));
         lock_range(file, READING, Want::Nothing, true)?;
-        done
+        done.map(|()| true)
     }
 }

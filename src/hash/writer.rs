@@ -274,7 +274,7 @@ impl<'c> Writer<'c> {
         // while its record does, which is looked at only after that: it may be one that is moved.
         self.index.prefetch(place);
         self.pay_first()?;
-        self.clean_meanwhile(|| self.index.prefetch_records(&self.core.data, place))?;
+        self.pay_meanwhile(|| self.index.prefetch_records(&self.core.data, place))?;
         let Some(slot) = self.index.locate(&self.core.data, self, key, place)? else {
             return Ok(false);
         };
@@ -292,8 +292,7 @@ impl<'c> Writer<'c> {
         slot.clear();
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        let garbage = slot.room + RecordHeader::new(kind, key, value).room();
-        self.made_garbage(garbage.min(LARGE));
+        self.made_garbage((slot.room + (cursor.at - at)).min(LARGE));
         Ok(true)
     }
 
