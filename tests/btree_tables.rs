@@ -527,6 +527,41 @@ fn the_longest_keys_and_sorted_values_are_stored() {
     assert!(table.values(&key).map(|value| value.unwrap().into_owned()).eq(values));
 }
 
+/// Among them such as are not in their page, which differ in their last byte alone.
+#[test]
+fn keys_that_begin_alike_are_told_apart() {
+    let key = |i: usize, len: usize| [&[b'k'; 4][..], &vec![b'x'; len], &[i as u8]].concat();
+    let all: Vec<Vec<u8>> =
+        (0..60).map(|i| key(i, [10, 507, 508, 900][i % 4])).chain([vec![0]]).collect();
+    let mut sorted = all.clone();
+    sorted.sort();
+    for is_bulk in [false, true] {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        if is_bulk {
+            transaction.main().bulk_load(sorted.iter().map(|key| Ok((key, key)))).unwrap();
+        } else {
+            for key in &all {
+                transaction.main().insert(key, key).unwrap();
+            }
+        }
+        transaction.commit().unwrap();
+        store.verify(|_, _| ()).unwrap();
+        let snapshot = store.read().unwrap();
+        let mut found = Vec::new();
+        snapshot.main().get_many(&all, |i, value| found.push(value == Some(&all[i][..]))).unwrap();
+        assert!(found == vec![true; all.len()]);
+        for (i, is_there) in (0..240).map(|i| (i, i < 60)) {
+            for len in [10, 507, 508, 900] {
+                let key = key(i, len);
+                let value = snapshot.main().get(&key).unwrap();
+                assert_eq!(value == Some(&key[..]), is_there && len == [10, 507, 508, 900][i % 4]);
+                assert!(value.is_none_or(|value| value == key));
+            }
+        }
+    }
+}
+
 #[test]
 fn transactions_within_transactions_are_undone_alone() {
     let store = BTree::in_memory().unwrap();

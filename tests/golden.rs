@@ -86,11 +86,21 @@ fn hash_files_of_version_1_are_read_and_written() {
     }
 }
 
+/// `mixed-v1` is from before keys had tags.
 #[test]
 fn btree_files_of_version_1_are_read_and_written() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = golden(folder.path(), "btree/mixed-v1.btree", make_btree);
-    let store = BTree::open(&path).unwrap();
+    for (name, features) in [("mixed", 0u32), ("tags", 1)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = golden(folder.path(), &format!("btree/{name}-v1.btree"), make_btree);
+        // What programs must understand that read it: it stays as it was.
+        assert_eq!(fs::read(&path).unwrap()[28..32], features.to_le_bytes());
+        use_btree(&path);
+        assert_eq!(fs::read(&path).unwrap()[28..32], features.to_le_bytes());
+    }
+}
+
+fn use_btree(path: &Path) {
+    let store = BTree::open(path).unwrap();
     store.verify(|_, _| ()).unwrap();
     check(&store);
     let snapshot = store.read().unwrap();
@@ -113,6 +123,23 @@ fn btree_files_of_version_1_are_read_and_written() {
     assert_eq!(transaction.table("log").unwrap().unwrap().append(b"third").unwrap(), 3);
     transaction.main().insert(b"new", &[7; 3000]).unwrap();
     transaction.main().remove(b"new").unwrap();
+    // Enough for leaves to be parted, and written anew.
+    let more = |i: u32| format!("more of them {i:04}").into_bytes();
+    for i in 0..2000 {
+        transaction.main().insert(&more(i), &vec![b'm'; i as usize % 50]).unwrap();
+    }
+    for i in 0..2000 {
+        assert_eq!(
+            transaction.main().get(&more(i)).unwrap().map(<[u8]>::len),
+            Some(i as usize % 50)
+        );
+    }
+    transaction.commit().unwrap();
+    store.verify(|_, _| ()).unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in 0..2000 {
+        assert!(transaction.main().remove(&more(i)).unwrap());
+    }
     transaction.commit().unwrap();
     check(&store);
     store.verify(|_, _| ()).unwrap();

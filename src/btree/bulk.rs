@@ -146,8 +146,9 @@ impl Builder<'_, '_> {
         let (mut items, pack) = (std::mem::take(&mut self.leaf), std::mem::take(&mut self.pack));
         let first = items.key(0).to_vec();
         let last = items.key(count - 1).to_vec();
+        let tagged = self.writer.core.header.tagged;
         self.write_leaf(&first, &last, |bytes| {
-            items.write_leaf(0, count, bytes);
+            items.write_leaf(0, count, tagged, bytes);
             pack.write(bytes);
         })?;
         items.clear();
@@ -157,7 +158,8 @@ impl Builder<'_, '_> {
 
     fn write_run(&mut self) -> Result<()> {
         let mut run = std::mem::take(&mut self.run);
-        self.write_leaf(run.first(), run.last(), |bytes| run.write(bytes))?;
+        let tagged = self.writer.core.header.tagged;
+        self.write_leaf(run.first(), run.last(), |bytes| run.write(tagged, bytes))?;
         run.clear();
         self.run = run;
         Ok(())

@@ -121,6 +121,7 @@ impl Writer<'_> {
         let Some(step) = path.last().copied() else { return Ok(Closer::AsMany) };
         let mut items = std::mem::take(&mut self.scratch.items);
         let packs = self.part_values(&mut items, &starts, pack, is_close)?;
+        let tagged = self.core.header.tagged;
         let mut parts = Vec::new();
         for (n, from) in starts.iter().copied().enumerate() {
             let to = starts.get(n + 1).copied().unwrap_or(items.len());
@@ -132,7 +133,7 @@ impl Writer<'_> {
                 (key, far)
             };
             let (page, bytes) = self.new_page()?;
-            items.write_leaf(from, to, bytes);
+            items.write_leaf(from, to, tagged, bytes);
             packs[n].write(bytes);
             parts.push(Part { key, far, link: Link::new(page, bytes) });
         }

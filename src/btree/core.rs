@@ -14,6 +14,7 @@ use super::journal::Since;
 use super::meta::{META_WORDS, Meta};
 use super::page::Bytes;
 use super::sync::How;
+use super::tag::Tagged;
 use super::tracked::Tracked;
 use super::view::Holds;
 use super::writer::{Lent, Scratch, Writer};
@@ -606,7 +607,7 @@ fn is_unborn(file: &File, len: u64) -> Result<bool> {
 /// Writes a file with an empty tree.
 fn create_file(file: &File) -> Result<()> {
     let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
-    let header = Header { store: random_id()? };
+    let header = Header { store: random_id()?, tagged: Tagged(true) };
     let commit = Commit { stamp: FIRST_STAMP, end: FIRST_PAGES, number: 1, ..Commit::default() };
     let made = (|| {
         let mut bytes = vec![0; (FIRST_PAGES * PAGE_BYTES) as usize];

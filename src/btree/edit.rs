@@ -162,9 +162,10 @@ impl Writer<'_> {
         let mut items = std::mem::take(&mut self.scratch.items);
         items.clear();
         items.insert(0, key, far_key, to_store(value, far_value));
+        let tagged = self.core.header.tagged;
         let bytes = self.page_mut(page)?;
         let pack = Pack::of(bytes);
-        items.write_leaf(0, 1, bytes);
+        items.write_leaf(0, 1, tagged, bytes);
         pack.write(bytes);
         tree.root = Link::new(page, bytes).0;
         self.scratch.items = items;
@@ -447,11 +448,12 @@ impl Writer<'_> {
                 };
                 parts.push(Part { key, far, link: Link(page) });
             }
+            let tagged = self.core.header.tagged;
             let bytes = self.page_mut(page)?;
             if level > 0 {
                 items.write_inner(*from, to, level, bytes);
             } else {
-                items.write_leaf(*from, to, bytes);
+                items.write_leaf(*from, to, tagged, bytes);
                 packs[n].write(bytes);
             }
             if let Some(part) = parts.last_mut() {

@@ -2,6 +2,7 @@
 //!
 //! `docs/format/btree.md` has all of it with the reasons. Everything is little-endian.
 
+use super::tag::Tagged;
 use crate::bytes::{array, le32, le64};
 use crate::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
@@ -15,6 +16,8 @@ pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 /// Engine number of tree files.
 pub(crate) const ENGINE: u32 = 3;
 pub(crate) const VERSION: u32 = 1;
+/// A feature that a reader must understand: leaves may have tags.
+pub(crate) const TAGS: u32 = 1;
 /// Bytes of the header at the beginning of page 0.
 pub(crate) const HEADER_BYTES: usize = 64;
 
@@ -145,6 +148,9 @@ pub(crate) fn born(word: u64) -> u64 {
 pub(crate) struct Header {
     /// Tells this file from all others.
     pub store: u128,
+    /// Whether leaves with a heap that are written have tags. Stores that were made before there were
+    /// any have none, so that programs of that time read them.
+    pub tagged: Tagged,
 }
 
 impl Header {
@@ -155,6 +161,8 @@ impl Header {
         bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
         // 16..24: features that may be ignored, that writers must know, that readers must know.
         bytes[24..28].copy_from_slice(&(PAGE as u32).to_le_bytes());
+        let features = if self.tagged.0 { TAGS } else { 0 };
+        bytes[28..32].copy_from_slice(&features.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.store.to_le_bytes());
         let sum = xxh3_64_with_seed(&bytes[..56], 0);
         bytes[56..].copy_from_slice(&sum.to_le_bytes());
@@ -179,7 +187,8 @@ impl Header {
             return Err(Error::corrupt(0, "the header's checksum does not fit"));
         }
         let features = [number(20), number(28)];
-        if number(12) != VERSION || features != [0, 0] || number(24) != PAGE as u32 {
+        let is_known = features[0] == 0 && features[1] & !TAGS == 0;
+        if number(12) != VERSION || !is_known || number(24) != PAGE as u32 {
             let what = format!(
                 "a btree store of version {} with pages of {} bytes and features {features:x?}: this \
                  program knows version {VERSION} with pages of {PAGE}; use a newer one",
@@ -189,7 +198,7 @@ impl Header {
             return Err(Error::new(ErrorKind::Unsupported(what)));
         }
         let store = array(bytes, 32).map_or(0, u128::from_le_bytes);
-        Ok(Header { store })
+        Ok(Header { store, tagged: Tagged(number(28) & TAGS != 0) })
     }
 }
 

@@ -10,7 +10,10 @@
 use super::format::PAGE;
 use super::leaf::{DAMAGED, used};
 use super::page::{Bytes, HEAD, at, count, set_short, shift, short};
-use super::record::{self, FAR_BYTES, Far, KeyToStore, MIDDLE, Record, SHORT, Value, ValueToStore};
+use super::record::{
+    self, Elsewhere, FAR_BYTES, Far, KeyToStore, MIDDLE, Record, SHORT, Value, ValueToStore,
+};
+use super::tag::{self, Tagged};
 use crate::os::source::prefetch;
 
 type Checked<T> = Result<T, &'static str>;
@@ -29,7 +32,13 @@ pub(super) fn offset_at(bytes: &Bytes, i: usize) -> usize {
 pub(super) fn place_of(bytes: &Bytes, i: usize) -> Option<usize> {
     let at = offset_at(bytes, i);
     let offset = bytes.get(at..at + 2)?.first_chunk()?;
-    Some(usize::from(u16::from_le_bytes(*offset)))
+    Some(tag::place(usize::from(u16::from_le_bytes(*offset))))
+}
+
+/// The tag of record number `i`; none if the leaf has none.
+#[inline(always)]
+pub(super) fn tag_at(bytes: &Bytes, i: usize) -> usize {
+    tag::beside(short(bytes, offset_at(bytes, i)))
 }
 
 /// The record with this number, and where it is.
@@ -92,6 +101,61 @@ pub(super) fn prefetch_halves(bytes: &Bytes, from: usize, len: usize) {
     }
 }
 
+/// What the tags say of a key.
+pub(super) enum Search {
+    Found(usize),
+    Missing,
+    /// Too many keys have the same.
+    Open,
+}
+
+/// Where the record of a key is among numbers `from..from + len` of a leaf with tags, whose heads are
+/// that of the key: `rest` is what is left of it behind the prefix.
+#[inline(always)]
+pub(super) fn find_tagged(
+    bytes: &Bytes,
+    (from, len): (usize, usize),
+    key: &[u8],
+    rest: &[u8],
+    elsewhere: &impl Elsewhere,
+) -> Checked<Search> {
+    // Keys that were chosen to have one tag are more than it makes sense to compare one by one.
+    const MOST: usize = 4;
+    let (tag, mut compared) = (tag::of_key(key), 0);
+    for first in (from..from + len).step_by(tag::WINDOW) {
+        let place = offset_at(bytes, first);
+        let mut found = tag::with_tag(bytes, place, from + len - first, tag);
+        while found != 0 {
+            let i = first + found.trailing_zeros() as usize;
+            let record = record(bytes, i)?;
+            if record::is_same(record.rest, record.tail, rest, key, elsewhere)? {
+                return Ok(Search::Found(i));
+            }
+            compared += 1;
+            if compared == MOST {
+                return Ok(Search::Open);
+            }
+            found &= found - 1;
+        }
+    }
+    Ok(Search::Missing)
+}
+
+/// Asks for the records that [`find_tagged`] looks at.
+#[inline(always)]
+pub(super) fn prefetch_tagged(bytes: &Bytes, (from, len): (usize, usize), key: &[u8]) {
+    let tag = tag::of_key(key);
+    for first in (from..from + len).step_by(tag::WINDOW) {
+        let place = offset_at(bytes, first);
+        let mut found = tag::with_tag(bytes, place, from + len - first, tag);
+        while found != 0 {
+            let i = first + found.trailing_zeros() as usize;
+            prefetch(bytes, place_of(bytes, i).unwrap_or(0));
+            found &= found - 1;
+        }
+    }
+}
+
 /// Has the key of record number `i`, which is elsewhere, be at another place.
 pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
     let (place, record) = located(bytes, i)?;
@@ -122,10 +186,12 @@ fn put(bytes: &mut Bytes, encoded: &[u8]) -> Checked<usize> {
     Ok(offset)
 }
 
-/// Puts a record at number `i`, if the page can take it; not its head.
+/// Puts a record at number `i`, if the page can take it; not its head. `whole`: the key with what the
+/// page's prefix cuts off.
 pub(super) fn insert(
     bytes: &mut Bytes,
     i: usize,
+    whole: &[u8],
     key: KeyToStore<'_>,
     value: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
@@ -147,9 +213,9 @@ pub(super) fn insert(
     scratch.clear();
     record::encode(scratch, key.rest.len(), key.tail(), value);
     let offset = put(bytes, scratch)?;
-    let place = offset_at(bytes, i);
+    let (place, tag) = (offset_at(bytes, i), Tagged::of(bytes).of_key(whole));
     shift(bytes, place, 2 * (count - i), place + 2);
-    set_short(bytes, place, offset);
+    set_short(bytes, place, offset | tag);
     Ok(true)
 }
 
@@ -162,6 +228,7 @@ pub(super) fn replace(
     scratch: &mut Vec<u8>,
 ) -> Checked<bool> {
     let (place, Record { rest, tail, value, size: old, .. }) = located(bytes, i)?;
+    let tag = tag_at(bytes, i);
     debug_assert!(matches!(value, Value::Near(_)));
     scratch.clear();
     record::encode(scratch, rest, tail, new);
@@ -178,7 +245,7 @@ pub(super) fn replace(
     }
     let offset = put(bytes, scratch)?;
     let place = offset_at(bytes, i);
-    set_short(bytes, place, offset);
+    set_short(bytes, place, offset | tag);
     Ok(true)
 }
 
@@ -218,7 +285,7 @@ fn write_together(bytes: &mut Bytes, old: Option<usize>, size: usize) -> Checked
         }
         heap -= len;
         bytes[heap..heap + len].copy_from_slice(&before[place..place + len]);
-        set_short(bytes, offsets + 2 * i, heap);
+        set_short(bytes, offsets + 2 * i, heap | tag_at(&before, i));
     }
     if heap < lowest {
         *bytes = before;
@@ -234,6 +301,7 @@ fn write_together(bytes: &mut Bytes, old: Option<usize>, size: usize) -> Checked
 mod tests {
     use super::super::items::Items;
     use super::super::page::prefix;
+    use super::super::probe::Probe;
     use super::super::random::Rng;
     use super::super::record::Nowhere;
     use super::super::{leaf, places};
@@ -248,6 +316,8 @@ mod tests {
         let mut live = 0;
         for i in 0..count(bytes) {
             leaf::key_of(bytes, i, &Nowhere, &mut key).unwrap();
+            assert!(leaf::is_tag_of(bytes, i, &key));
+            assert_eq!(leaf::find_key(bytes, &Probe::new(&key), &Nowhere), Ok(Some(i)));
             let Value::Near(value) = leaf::value(bytes, i).unwrap() else { panic!() };
             all.push((key.clone(), value.to_vec()));
             live += part_of(bytes, i).unwrap().1;
@@ -262,7 +332,7 @@ mod tests {
         for (i, (key, value)) in records.iter().enumerate() {
             items.insert(i, key, None, ValueToStore::Near(value));
         }
-        items.write_leaf(0, items.len(), &mut bytes);
+        items.write_leaf(0, items.len(), Tagged(true), &mut bytes);
         bytes
     }
 
@@ -308,6 +378,26 @@ mod tests {
                 assert_eq!(contents(&bytes), model, "seed {seed}");
             }
             assert!(longest == 8 || refused > 0, "seed {seed}: the page was never full");
+        }
+    }
+
+    /// Keys with one head, as many of them with one tag as fit, and others of that tag that are not there.
+    #[test]
+    fn keys_with_one_tag_are_found() {
+        let key = |n: u32| format!("samehead{}{n}", "x".repeat(n as usize % 4)).into_bytes();
+        for tags in [1, 16] {
+            let wanted = |key: &Vec<u8>| tag::of_key(key) < tags << 12;
+            let mut keys: Vec<Vec<u8>> = (0..).map(key).filter(wanted).take(160).collect();
+            keys.sort();
+            let (records, absent): (Vec<_>, Vec<_>) =
+                keys.into_iter().enumerate().partition(|(i, _)| i % 2 == 0);
+            let mut model: Model = vec![(b"a".to_vec(), vec![1])];
+            model.extend(records.into_iter().map(|(i, key)| (key, vec![2; i % 3])));
+            let bytes = begun(&model);
+            assert_eq!(contents(&bytes), model);
+            for (_, key) in absent {
+                assert_eq!(leaf::find_key(&bytes, &Probe::new(&key), &Nowhere), Ok(None));
+            }
         }
     }
 

@@ -14,6 +14,7 @@ use super::record::{
     self, Elsewhere, FAR_BYTES, Far, KeyToStore, NEAR_KEY, NEAR_VALUE, Value, ValueToStore,
     key_bytes, put_lengths, record_bytes,
 };
+use super::tag::Tagged;
 use crate::bytes::{append_short, copy_short};
 
 type Checked<T> = Result<T, &'static str>;
@@ -310,7 +311,7 @@ impl Items {
     }
 
     /// Writes a range as a leaf; it fits. The birth stays as it is.
-    pub(crate) fn write_leaf(&mut self, from: usize, to: usize, bytes: &mut Bytes) {
+    pub(crate) fn write_leaf(&mut self, from: usize, to: usize, tagged: Tagged, bytes: &mut Bytes) {
         let prefix = self.prefix(from, to);
         start(bytes, 0, to - from, self.key(from).get(..prefix).unwrap_or(&[]));
         match self.uniform(from, to) {
@@ -331,7 +332,7 @@ impl Items {
                     place += value;
                 }
             }
-            None => self.write_heap(from, to, prefix, bytes),
+            None => self.write_heap(from, to, prefix, tagged, bytes),
         }
     }
 
@@ -346,26 +347,34 @@ impl Items {
         }
     }
 
-    fn write_heap(&mut self, from: usize, to: usize, prefix: usize, bytes: &mut Bytes) {
+    fn write_heap(
+        &mut self,
+        from: usize,
+        to: usize,
+        prefix: usize,
+        tagged: Tagged,
+        bytes: &mut Bytes,
+    ) {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut heap = PAGE - prefix;
         let room = heap_room(prefix, to - from, self.leaf_bytes(from, to));
-        begin_heap(bytes, room);
+        begin_heap(bytes, room, tagged);
         for (i, item) in self.list[from..to].iter().enumerate() {
             let key = self.stored(item, prefix);
+            let tag = tagged.of_key(&self.arena[item.key.0..item.key.1]);
             set_head(bytes, i, key.rest);
             if let Some((stored, value)) = self.in_one(item, key.rest.len()) {
                 heap -= stored.len();
                 copy_short(&mut bytes[heap..heap + stored.len()], stored);
                 heap = put_lengths(bytes, heap, key.rest.len(), value);
-                set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);
+                set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap | tag);
                 continue;
             }
             scratch.clear();
             record::encode(&mut scratch, key.rest.len(), key.tail(), self.value(item));
             bytes[heap - scratch.len()..heap].copy_from_slice(&scratch);
             heap -= scratch.len();
-            set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);
+            set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap | tag);
         }
         set_short(bytes, at::HEAP, heap);
         self.scratch = scratch;
@@ -448,8 +457,9 @@ pub(super) fn heap_room(prefix: usize, count: usize, bytes: usize) -> usize {
 }
 
 /// Makes a page that is begun a leaf with a heap.
-pub(super) fn begin_heap(bytes: &mut Bytes, room: usize) {
+pub(super) fn begin_heap(bytes: &mut Bytes, room: usize, tagged: Tagged) {
     bytes[at::KIND] = Kind::Leaf as u8;
+    tagged.write(bytes);
     set_short(bytes, at::ROOM, room);
 }
 

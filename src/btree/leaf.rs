@@ -8,7 +8,7 @@
 //! [`super::items`] writes it anew, or more than one.
 
 use super::format::{MAX_STORED_KEY, PAGE};
-use super::heap;
+use super::heap::{self, Search};
 use super::page::{
     BAD_PREFIX, Bytes, HEAD, Kind, Place, REFERENCES, STRIDE, at, bytes_of, count, head, head_of,
     heads, kind, lower_in, pass, place_in_run, prefix, run, set_short, shift, short,
@@ -17,6 +17,7 @@ use super::probe::{Cut, Probe};
 use super::record::{
     Elsewhere, FAR_BYTES, Far, KeyToStore, Tail, Value, ValueToStore, compare, compare_near,
 };
+use super::tag::Tagged;
 use crate::bytes::append_short;
 use crate::os::source::prefetch;
 
@@ -139,10 +140,13 @@ pub(crate) fn candidates(bytes: &Bytes, narrow: &Narrow) -> Checked<(usize, usiz
     Ok((from, run(heads, from, narrow.wanted)))
 }
 
-/// Asks for the records of the candidates that [`settle`] looks at first.
+/// Asks for the records of the candidates that [`settle_key`] looks at first.
 #[inline(always)]
-pub(crate) fn prefetch_halves(bytes: &Bytes, (from, same): (usize, usize)) {
-    if same > 1 && kind(bytes) == Some(Kind::Leaf) {
+pub(crate) fn prefetch_candidates(bytes: &Bytes, probe: &Probe<'_>, candidates: (usize, usize)) {
+    let (from, same) = candidates;
+    if has_tags_for(bytes, candidates) {
+        heap::prefetch_tagged(bytes, candidates, probe.key);
+    } else if same > 1 && kind(bytes) == Some(Kind::Leaf) {
         heap::prefetch_halves(bytes, from, same);
     } else {
         prefetch(bytes, place_of(bytes, from));
@@ -177,6 +181,57 @@ pub(crate) fn settle(
             compare(record.rest, record.tail, rest, probe.key, elsewhere)
         })
     }
+}
+
+/// The number of a key's record, if there is one.
+#[inline(always)]
+pub(crate) fn find_key(
+    bytes: &Bytes,
+    probe: &Probe<'_>,
+    elsewhere: &impl Elsewhere,
+) -> Checked<Option<usize>> {
+    let narrow = narrow(bytes, probe)?;
+    settle_key(bytes, probe, &narrow, candidates(bytes, &narrow)?, elsewhere)
+}
+
+/// Which of the candidates is the key's, if any.
+#[inline(always)]
+pub(crate) fn settle_key(
+    bytes: &Bytes,
+    probe: &Probe<'_>,
+    narrow: &Narrow,
+    candidates: (usize, usize),
+    elsewhere: &impl Elsewhere,
+) -> Checked<Option<usize>> {
+    if has_tags_for(bytes, candidates) {
+        let rest = probe.rest(usize::from(narrow.cut));
+        match heap::find_tagged(bytes, candidates, probe.key, rest, elsewhere)? {
+            Search::Found(i) => return Ok(Some(i)),
+            Search::Missing => return Ok(None),
+            Search::Open => {}
+        }
+    }
+    Ok(match settle(bytes, probe, narrow, candidates, elsewhere)? {
+        Place::Found(i) => Some(i),
+        Place::Missing(_) => None,
+    })
+}
+
+/// Whether there are tags, and so many candidates that these save comparisons.
+#[inline(always)]
+fn has_tags_for(bytes: &Bytes, (_, same): (usize, usize)) -> bool {
+    same > 2 && is_tagged(bytes)
+}
+
+/// Whether records have tags.
+#[inline(always)]
+pub(crate) fn is_tagged(bytes: &Bytes) -> bool {
+    kind(bytes) == Some(Kind::Leaf) && Tagged::of(bytes).0
+}
+
+/// Whether a record has the tag of its key, or none where there are none: else no lookup finds it.
+pub(crate) fn is_tag_of(bytes: &Bytes, i: usize, key: &[u8]) -> bool {
+    kind(bytes) == Some(Kind::Uniform) || heap::tag_at(bytes, i) == Tagged::of(bytes).of_key(key)
 }
 
 /// Whether `key` is behind all keys of the page, as their heads alone say.
@@ -327,11 +382,11 @@ pub(crate) fn insert(
     if i > count || count > room {
         return Err("a count that is over the page's room");
     }
-    let key = KeyToStore { rest, far };
+    let (whole, key) = (key, KeyToStore { rest, far });
     let done = if kind(bytes) == Some(Kind::Uniform) {
         insert_uniform(bytes, i, key, value, count, room)
     } else {
-        heap::insert(bytes, i, key, value, scratch)?
+        heap::insert(bytes, i, whole, key, value, scratch)?
     };
     if done {
         shift(bytes, at::HEADS + HEAD * i, HEAD * (count - i), at::HEADS + HEAD * (i + 1));

@@ -67,11 +67,12 @@ fn sum(words: &[u64; META_WORDS], header: &Header) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tag::Tagged;
     use super::*;
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        let header = Header { store: 77 };
+        let header = Header { store: 77, tagged: Tagged(true) };
         let commit = Commit { number: 3, stamp: 9, end: 1000, ..Commit::default() };
         let journal = Journal { page: 5, pages: 128, salt: u64::MAX - 5 };
         for meta in [
@@ -80,7 +81,7 @@ mod tests {
         ] {
             let words = meta.encode(&header);
             assert_eq!(Meta::decode(words, &header), Some(meta));
-            assert_eq!(Meta::decode(words, &Header { store: 78 }), None);
+            assert_eq!(Meta::decode(words, &Header { store: 78, ..header }), None);
             for bit in 0..64 * META_WORDS {
                 let mut words = words;
                 words[bit / 64] ^= 1 << (bit % 64);

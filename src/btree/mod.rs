@@ -82,6 +82,7 @@ mod stats;
 mod sync;
 mod table;
 mod table_mut;
+mod tag;
 #[cfg(test)]
 mod torn;
 mod tracked;

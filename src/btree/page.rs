@@ -35,7 +35,7 @@ pub(crate) mod at {
     /// In a uniform leaf: bytes of each key after the prefix, and of each value.
     pub(crate) const REST: usize = 20;
     pub(crate) const VALUE: usize = 22;
-    /// In a uniform leaf: whether the values are references.
+    /// In a uniform leaf: whether the values are references. In any other: whether it has tags.
     pub(crate) const FLAGS: usize = 24;
     /// In a leaf: the address behind the last value that was put in a page of values, eight bytes.
     pub(crate) const TAIL: usize = 32;
@@ -58,6 +58,8 @@ pub(crate) enum Kind {
 
 /// Set in the flags of a uniform leaf whose values are references.
 pub(crate) const REFERENCES: u16 = 1;
+/// Set in the flags of a leaf with a heap whose keys have tags.
+pub(crate) const TAGGED: u16 = 2;
 pub(crate) const BAD_PREFIX: &str = "a prefix longer than the page";
 /// Longest prefix that is cut off.
 pub(crate) const MAX_PREFIX: usize = 1024;

@@ -368,7 +368,24 @@ pub(crate) fn compare(
     }
 }
 
-/// The same for a key that is in the page.
+/// Whether a key in a page is one with the same head.
+#[inline(always)]
+pub(crate) fn is_same(
+    rest: usize,
+    tail: Tail<'_>,
+    wanted: &[u8],
+    key: &[u8],
+    elsewhere: &impl Elsewhere,
+) -> Result<bool, &'static str> {
+    match tail {
+        Tail::Near(tail) => {
+            Ok(rest == wanted.len() && tail == wanted.get(HEAD..).unwrap_or_default())
+        }
+        Tail::Far(far) => Ok(elsewhere.far(far)? == key),
+    }
+}
+
+/// How a key that is in its page is to one with the same head.
 #[inline(always)]
 pub(crate) fn compare_near(rest: usize, tail: &[u8], wanted: &[u8]) -> Ordering {
     // Heads of keys shorter than a head are filled with zeros, which others may have.

@@ -149,11 +149,12 @@ impl Writer<'_> {
         }
         let pack = Pack::of(self.page(page)?).join(Pack::of(self.page(other)?));
         let mut items = std::mem::take(&mut self.scratch.items);
+        let tagged = self.core.header.tagged;
         let bytes = self.page_mut(page)?;
         if level > 0 {
             items.write_inner(0, items.len(), level, bytes);
         } else {
-            items.write_leaf(0, items.len(), bytes);
+            items.write_leaf(0, items.len(), tagged, bytes);
             pack.write(bytes);
         }
         let link = Link::new(page, bytes);

@@ -8,6 +8,7 @@ use super::format::PAGE;
 use super::items::{begin_heap, heap_room, most_cut, set_head, shape, start};
 use super::page::{Bytes, HEAD, MAX_PREFIX, at, common, set_short};
 use super::record::{NEAR_KEY, NEAR_VALUE, length_bytes, number_bytes, put_lengths};
+use super::tag::Tagged;
 use crate::bytes::{append_short, copy_short};
 
 /// The records of a leaf.
@@ -154,9 +155,9 @@ impl Run {
     }
 
     /// Writes the leaf. The birth stays as it is.
-    pub(crate) fn write(&self, bytes: &mut Bytes) {
+    pub(crate) fn write(&self, tagged: Tagged, bytes: &mut Bytes) {
         start(bytes, 0, self.count, &self.first()[..self.prefix]);
-        if self.is_uniform() { self.write_uniform(bytes) } else { self.write_heap(bytes) }
+        if self.is_uniform() { self.write_uniform(bytes) } else { self.write_heap(tagged, bytes) }
     }
 
     fn write_uniform(&self, bytes: &mut Bytes) {
@@ -172,10 +173,10 @@ impl Run {
         }
     }
 
-    fn write_heap(&self, bytes: &mut Bytes) {
+    fn write_heap(&self, tagged: Tagged, bytes: &mut Bytes) {
         let size = at::HEADS + self.prefix + self.count * (HEAD + 2) + self.heap;
         let room = heap_room(self.prefix, self.count, size);
-        begin_heap(bytes, room);
+        begin_heap(bytes, room, tagged);
         let (mut heap, mut from) = (PAGE - self.prefix, 0);
         for (i, (key, value)) in self.sizes().enumerate() {
             let record = &self.bytes[from..from + key + value];
@@ -187,7 +188,8 @@ impl Run {
             heap -= stored.len();
             copy_short(&mut bytes[heap..heap + stored.len()], stored);
             heap = put_lengths(bytes, heap, rest, value);
-            set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap);
+            let tag = tagged.of_key(&record[..key]);
+            set_short(bytes, at::HEADS + HEAD * room + 2 * i, heap | tag);
         }
         set_short(bytes, at::HEAP, heap);
     }
@@ -229,8 +231,8 @@ mod tests {
                 }
                 assert!(count > 2 && run.records().count() == count);
                 let (mut one, mut other) = ([0xee; PAGE], [0xee; PAGE]);
-                run.write(&mut one);
-                items.write_leaf(0, count, &mut other);
+                run.write(Tagged(true), &mut one);
+                items.write_leaf(0, count, Tagged(true), &mut other);
                 assert!(one == other, "keys of {len} bytes, {same} the same, values of {value}");
             }
         }
@@ -271,8 +273,8 @@ mod tests {
                 count += 1;
             }
             let (mut one, mut other) = ([0xee; PAGE], [0xee; PAGE]);
-            run.write(&mut one);
-            items.write_leaf(0, count, &mut other);
+            run.write(Tagged(true), &mut one);
+            items.write_leaf(0, count, Tagged(true), &mut other);
             assert!(one == other, "seed {seed}, {alike} of one size, {count} records");
         }
     }

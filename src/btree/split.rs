@@ -16,6 +16,7 @@ use super::probe::Probe;
 use super::record::{
     Elsewhere, KeyToStore, Record, Tail, Value, ValueToStore, put_lengths, record_bytes,
 };
+use super::tag::Tagged;
 use super::values::Pack;
 use crate::bytes::{copy_short, le32};
 use std::ops::Range;
@@ -212,11 +213,11 @@ fn write_heap(
         heap -= stored.len();
         copy_short(&mut new[heap..heap + stored.len()], stored);
         heap = put_lengths(new, heap, left, value.len());
-        offsets[n] = heap;
+        offsets[n] = heap | heap::tag_at(old, i);
     }
     let size = at::HEADS + (HEAD + 2) * count + PAGE - heap;
     let room = heap_room(prefix, count, size);
-    begin_heap(new, room);
+    begin_heap(new, room, Tagged::of(old));
     for (n, offset) in offsets[..count].iter().enumerate() {
         let place = heap::offset_at(new, n);
         set_short(new, place, *offset);
@@ -265,6 +266,8 @@ mod tests {
             key_of(bytes, i, &Nowhere, &mut key).unwrap();
             assert_eq!(is_head_of(bytes, i, &key), Ok(true));
             assert_eq!(leaf::find(bytes, &Probe::new(&key), &Nowhere), Ok(Place::Found(i)));
+            assert_eq!(leaf::find_key(bytes, &Probe::new(&key), &Nowhere), Ok(Some(i)));
+            assert!(leaf::is_tag_of(bytes, i, &key));
             let Value::Near(value) = leaf::value(bytes, i).unwrap() else { panic!() };
             (key, value.to_vec())
         };
@@ -292,11 +295,12 @@ mod tests {
         for (n, (shape, longest)) in shapes.iter().enumerate() {
             for seed in 0..40 {
                 let mut random = Rng::new(seed);
+                let tagged = Tagged(seed % 4 > 0);
                 let mut items = Items::default();
                 let first = ValueToStore::Near(&[0; 9][..if *longest == 0 { 9 } else { 3 }]);
                 items.insert(0, &shape(&mut random), None, first);
                 let (mut bytes, mut scratch) = ([0; PAGE], Vec::new());
-                items.write_leaf(0, 1, &mut bytes);
+                items.write_leaf(0, 1, tagged, &mut bytes);
                 for _ in 0..3000 {
                     let key = shape(&mut random);
                     // Uniform leaves, too, whose values are of one length.
@@ -306,6 +310,8 @@ mod tests {
                     let value = ValueToStore::Near(&bytes_of_value);
                     let place = leaf::find(&bytes, &Probe::new(&key), &Nowhere).unwrap();
                     let Place::Missing(i) = place else { continue };
+                    let found = leaf::find_key(&bytes, &Probe::new(&key), &Nowhere);
+                    assert_eq!(found, Ok(None));
                     if leaf::insert(&mut bytes, i, &key, None, value, &mut scratch).unwrap() {
                         continue;
                     }
@@ -317,7 +323,7 @@ mod tests {
                         items.take(&bytes, &[], None, &Nowhere).unwrap();
                         items.insert(i, &key, None, value);
                         let to = items.divide(false, None).get(1).copied().unwrap_or(items.len());
-                        items.write_leaf(0, to, &mut bytes);
+                        items.write_leaf(0, to, tagged, &mut bytes);
                         continue;
                     };
                     parted[n] += 1;

@@ -6,7 +6,7 @@
 
 use super::format::{PAGE_BYTES, Tree};
 use super::leaf::Narrow;
-use super::page::{self, Bytes, Kind, Link, Place, STRIDE, at, kind};
+use super::page::{self, Bytes, Kind, Link, STRIDE, at, kind};
 use super::probe::Probe;
 use super::record::{Elsewhere, Value};
 use super::writer::damaged;
@@ -121,9 +121,9 @@ pub(crate) fn leaf_of<'p>(
 pub(crate) fn get<'p>(pages: &'p impl Pages, tree: &Tree, key: &[u8]) -> Result<Option<&'p [u8]>> {
     let probe = &Probe::new(key);
     let Some((page, bytes)) = leaf_of(pages, tree, probe)? else { return Ok(None) };
-    match of(page, leaf::find(bytes, probe, pages))? {
-        Place::Missing(_) => Ok(None),
-        Place::Found(i) => pages.value(page, of(page, leaf::value(bytes, i))?).map(Some),
+    match of(page, leaf::find_key(bytes, probe, pages))? {
+        None => Ok(None),
+        Some(i) => pages.value(page, of(page, leaf::value(bytes, i))?).map(Some),
     }
 }
 
@@ -178,18 +178,18 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
             let place = leaf::offset_of(bytes, candidates.0 + candidates.1 / 2);
             pages.prefetch(link.page() * PAGE_BYTES + place as u64);
         }
-        for ((bytes, _), candidates) in found.iter().zip(candidates).take(part.len()) {
+        for (((bytes, _), candidates), probe) in found.iter().zip(candidates).zip(probes) {
             if candidates.1 > 0 {
-                leaf::prefetch_halves(bytes, candidates);
+                leaf::prefetch_candidates(bytes, probe, candidates);
             }
         }
         for (i, (((link, probe), (bytes, narrow)), candidates)) in
             links.iter().zip(probes).zip(found).zip(candidates).enumerate()
         {
-            let place = leaf::settle(bytes, probe, &narrow, candidates, pages);
-            let value = match of(link.page(), place)? {
-                Place::Missing(_) => None,
-                Place::Found(at) => {
+            let number = leaf::settle_key(bytes, probe, &narrow, candidates, pages);
+            let value = match of(link.page(), number)? {
+                None => None,
+                Some(at) => {
                     let value = of(link.page(), leaf::value(bytes, at))?;
                     Some(pages.value(link.page(), value)?)
                 }

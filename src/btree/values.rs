@@ -174,9 +174,10 @@ impl Writer<'_> {
             return Ok(());
         }
         let packs = self.part_values(&mut items, &[0], pack, false)?;
+        let tagged = self.core.header.tagged;
         let bytes = self.page_mut(leaf)?;
         let len = items.len();
-        items.write_leaf(0, len, bytes);
+        items.write_leaf(0, len, tagged, bytes);
         packs[0].write(bytes);
         self.scratch.items = items;
         Ok(())

@@ -223,6 +223,9 @@ impl<P: Pages> Check<'_, P> {
         let bytes = source.page_on(page, level)?;
         self.mark(page, Some(page::birth(bytes)))?;
         of(page, places::check(bytes))?;
+        if level == 0 && leaf::is_tagged(bytes) && !self.core.header.tagged.0 {
+            return Err(damaged(page, "a leaf with tags in a store that has none"));
+        }
         let (mut before, mut key) = (Vec::new(), Vec::new());
         let keys_from = usize::from(level > 0);
         for i in keys_from..count(bytes) {
@@ -238,6 +241,9 @@ impl<P: Pages> Check<'_, P> {
             }
             if !of(page, page::is_head_of(bytes, i, &key))? {
                 return Err(damaged(page, "a head that is not that of its key"));
+            }
+            if level == 0 && !leaf::is_tag_of(bytes, i, &key) {
+                return Err(damaged(page, "a tag that is not that of its key"));
             }
             if let Some(far) = far {
                 self.far(page, far, false)?;

@@ -7,6 +7,7 @@ use super::core::Locked;
 use super::format::{PAGE, PAGE_BYTES};
 use super::page::{self, Bytes, HEAD, WINDOW};
 use super::record::Far;
+use super::tag;
 use crate::os::shared::SharedMap;
 
 /// A promise that no page of some commit is written while it lives: the pin of a reader, or the
@@ -151,4 +152,27 @@ pub(crate) fn lower_in_window(window: &[[u8; HEAD]; WINDOW], wanted: u32) -> usi
 #[inline(always)]
 pub(crate) fn lower_in_window(window: &[[u8; HEAD]; WINDOW], wanted: u32) -> usize {
     window.iter().filter(|head| u32::from_le_bytes(**head) < wanted).count()
+}
+
+/// Which of a window's places have this tag beside them, as bits.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub(crate) fn with_tag_in_window(window: &[u8; 2 * tag::WINDOW], tag: u16) -> u32 {
+    use std::arch::x86_64::*;
+    let places = window.as_ptr().cast::<__m128i>();
+    // SAFETY: as for `lower_in_window`; the window is twice 16 bytes.
+    unsafe {
+        let tag = _mm_set1_epi16(tag.cast_signed() >> 12);
+        let eight = |i| _mm_cmpeq_epi16(_mm_srai_epi16(_mm_loadu_si128(places.add(i)), 12), tag);
+        _mm_movemask_epi8(_mm_packs_epi16(eight(0), eight(1))).cast_unsigned()
+    }
+}
+
+/// The same.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline(always)]
+pub(crate) fn with_tag_in_window(window: &[u8; 2 * tag::WINDOW], tag: u16) -> u32 {
+    let places = window.as_chunks::<2>().0.iter().enumerate();
+    let has_tag = |place: &[u8; 2]| u16::from_le_bytes(*place) >> 12 == tag >> 12;
+    places.fold(0, |found, (i, place)| found | u32::from(has_tag(place)) << i)
 }
