@@ -20,10 +20,10 @@ use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, now_ms, renew, take_if_over, term,
 };
-use crate::os::process::{is_alive, own_pid, own_start};
+use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
 use crate::{Error, Result};
 use std::cell::Cell;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// Words of a slot: who, the stamp, since when or until when, and the begin of a lease.
 const SLOT_WORDS: u64 = 4;
@@ -342,8 +342,4 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
         })
     };
     slots(core).filter_map(reader).collect()
-}
-
-fn unix_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }

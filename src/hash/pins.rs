@@ -19,11 +19,11 @@ use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, renew, take_if_over, term,
 };
-use crate::os::process::{is_alive, own_pid, own_start};
+use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::cell::Cell;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 const PID_SHIFT: u32 = 42;
 const EPOCH_MASK: u64 = (1 << PID_SHIFT) - 1;
@@ -201,7 +201,7 @@ fn try_another(data: &SharedMap, mark: u64) -> Option<Pin<'_>> {
 
 /// A pin that is held for long: says since when, for those who look at who holds what.
 pub(crate) fn note_time(pin: &Pin<'_>) {
-    pin.line[2].store(now_ms(), Ordering::Relaxed);
+    pin.line[2].store(unix_ms(), Ordering::Relaxed);
 }
 
 fn lines(data: &SharedMap) -> impl Iterator<Item = &[AtomicU64; 8]> {
@@ -270,7 +270,7 @@ pub(crate) fn clear_dead(data: &SharedMap) {
 
 /// Everybody who holds something.
 pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
-    let today = now_ms();
+    let today = unix_ms();
     let reader = |line: &[AtomicU64; 8]| {
         let mark = line[0].load(Ordering::SeqCst);
         let since = line[2].load(Ordering::Relaxed);
@@ -288,10 +288,6 @@ pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
         })
     };
     lines(data).filter_map(reader).collect()
-}
-
-fn now_ms() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_millis() as u64)
 }
 
 #[cfg(test)]
