@@ -84,6 +84,20 @@ fn a_stopped_reader_whose_lease_is_over_keeps_no_space() {
     assert!(expired <= alone + alone / 10, "an expired reader holds space");
 }
 
+/// Whichever of the two has the first of the places that there are for readers.
+#[test]
+fn a_lease_is_over_also_beside_one_that_is_not() {
+    let store = Hash::in_memory().unwrap();
+    put_all(&store, 1);
+    for _ in 0..65 {
+        let short = store.get_for(&key(2), Duration::ZERO).unwrap().unwrap();
+        let long = store.get_for(&key(2), HOUR).unwrap().unwrap();
+        churn(&store, 2);
+        assert!(is_expired(&short.to_vec()));
+        assert_eq!(long.to_vec().unwrap().len(), 9000);
+    }
+}
+
 #[test]
 fn a_lease_is_renewed_or_over() {
     let store = Hash::in_memory().unwrap();
