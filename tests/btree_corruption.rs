@@ -15,6 +15,7 @@ use common::{Rng, is_soak, rounds, seed, sys};
 use credenza::btree::BTree;
 use credenza::{Durability, ErrorKind};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 #[test]
@@ -294,6 +295,52 @@ fn random_changes_are_found_or_mean_nothing() {
             check_answers(&path, &sample, &what);
         }
     }
+}
+
+/// A key with another's tag would not be found, and a program that knows no tags would find other records.
+#[test]
+fn verify_finds_wrong_tags() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in 0..300usize {
+        let key = format!("/usr/share/{i:x}/copy");
+        transaction.main().insert(key.as_bytes(), &vec![1; i % 9]).unwrap();
+    }
+    transaction.commit().unwrap();
+    // Pages that nobody synced have no checksums.
+    let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    let bytes = fs::read(&path).unwrap();
+    let refused = |at: usize, byte: u8, what: &str| {
+        file.write_all_at(&[byte], at as u64).unwrap();
+        let error = store.verify(|_, _| ()).unwrap_err();
+        assert!(error.is_bad_file() && error.to_string().contains(what), "{at}: {error}");
+        file.write_all_at(&bytes[at..=at], at as u64).unwrap();
+    };
+    let number = |at: usize| usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
+    let mut tags = 0;
+    let is_tagged = |page: &usize| bytes[page + 8] == 1 && bytes[page + 24] == 2;
+    for page in (PAGE..bytes.len()).step_by(PAGE).filter(is_tagged) {
+        for i in 0..number(page + 10) {
+            let at = page + 48 + 4 * number(page + 12) + 2 * i + 1;
+            refused(at, bytes[at] ^ 1 << (4 + i % 4), "a tag that is not that of its key");
+            tags += 1;
+        }
+        if number(page + 10) > 1 {
+            refused(page + 24, 0, "a tag that is not that of its key");
+        }
+    }
+    assert!(tags >= 300);
+    store.verify(|_, _| ()).unwrap();
+    drop(store);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[28] = 0;
+    let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..56], 0);
+    put(&mut bytes, 56, sum);
+    fs::write(&path, bytes).unwrap();
+    let error = BTree::open(&path).unwrap().verify(|_, _| ()).unwrap_err();
+    assert!(error.to_string().contains("a leaf with tags in a store that has none"), "{error}");
 }
 
 #[test]

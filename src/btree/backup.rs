@@ -23,8 +23,9 @@ impl BTree {
     /// Copies the store with all its tables, as it is at this moment, to a new file at `path`, while
     /// others read and write: as small as it can be, checked, and durable when the call returns. It
     /// appears whole, or not at all. The space of what is replaced or removed meanwhile is not used
-    /// again before the copy is made; where it shall be, see [`Snapshot::backup`]. `progress` is called
-    /// with bytes done and bytes to do.
+    /// again before the copy is made; where it shall be, see [`Snapshot::backup`]. The copy is a new store,
+    /// with what this version of the format has that an older store may not. `progress` is called with
+    /// bytes done and bytes to do.
     ///
     /// # Errors
     /// The store is damaged, or the file cannot be written: what was at `path` is untouched.

@@ -13,7 +13,7 @@ use super::page::{Bytes, HEAD, at, count, set_short, shift, short};
 use super::record::{
     self, Elsewhere, FAR_BYTES, Far, KeyToStore, MIDDLE, Record, SHORT, Value, ValueToStore,
 };
-use super::tag::{self, Tagged};
+use super::tag;
 use crate::os::source::prefetch;
 
 type Checked<T> = Result<T, &'static str>;
@@ -101,6 +101,9 @@ pub(super) fn prefetch_halves(bytes: &Bytes, from: usize, len: usize) {
     }
 }
 
+/// Keys that were chosen to have one tag are more than it makes sense to compare one by one.
+const MOST_COMPARED: usize = 4;
+
 /// What the tags say of a key.
 pub(super) enum Search {
     Found(usize),
@@ -119,8 +122,6 @@ pub(super) fn find_tagged(
     rest: &[u8],
     elsewhere: &impl Elsewhere,
 ) -> Checked<Search> {
-    // Keys that were chosen to have one tag are more than it makes sense to compare one by one.
-    const MOST: usize = 4;
     let (tag, mut compared) = (tag::of_key(key), 0);
     for first in (from..from + len).step_by(tag::WINDOW) {
         let place = offset_at(bytes, first);
@@ -132,7 +133,7 @@ pub(super) fn find_tagged(
                 return Ok(Search::Found(i));
             }
             compared += 1;
-            if compared == MOST {
+            if compared == MOST_COMPARED {
                 return Ok(Search::Open);
             }
             found &= found - 1;
@@ -144,14 +145,14 @@ pub(super) fn find_tagged(
 /// Asks for the records that [`find_tagged`] looks at.
 #[inline(always)]
 pub(super) fn prefetch_tagged(bytes: &Bytes, (from, len): (usize, usize), key: &[u8]) {
-    let tag = tag::of_key(key);
+    let (tag, mut asked) = (tag::of_key(key), 0);
     for first in (from..from + len).step_by(tag::WINDOW) {
         let place = offset_at(bytes, first);
         let mut found = tag::with_tag(bytes, place, from + len - first, tag);
-        while found != 0 {
+        while found != 0 && asked < MOST_COMPARED {
             let i = first + found.trailing_zeros() as usize;
             prefetch(bytes, place_of(bytes, i).unwrap_or(0));
-            found &= found - 1;
+            (found, asked) = (found & (found - 1), asked + 1);
         }
     }
 }
@@ -186,12 +187,11 @@ fn put(bytes: &mut Bytes, encoded: &[u8]) -> Checked<usize> {
     Ok(offset)
 }
 
-/// Puts a record at number `i`, if the page can take it; not its head. `whole`: the key with what the
-/// page's prefix cuts off.
+/// Puts a record at number `i`, if the page can take it; not its head. `tag`: that of its whole key.
 pub(super) fn insert(
     bytes: &mut Bytes,
     i: usize,
-    whole: &[u8],
+    tag: usize,
     key: KeyToStore<'_>,
     value: ValueToStore<'_>,
     scratch: &mut Vec<u8>,
@@ -213,7 +213,7 @@ pub(super) fn insert(
     scratch.clear();
     record::encode(scratch, key.rest.len(), key.tail(), value);
     let offset = put(bytes, scratch)?;
-    let (place, tag) = (offset_at(bytes, i), Tagged::of(bytes).of_key(whole));
+    let place = offset_at(bytes, i);
     shift(bytes, place, 2 * (count - i), place + 2);
     set_short(bytes, place, offset | tag);
     Ok(true)
@@ -304,6 +304,7 @@ mod tests {
     use super::super::probe::Probe;
     use super::super::random::Rng;
     use super::super::record::Nowhere;
+    use super::super::tag::Tagged;
     use super::super::{leaf, places};
     use super::*;
 

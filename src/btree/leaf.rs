@@ -382,11 +382,11 @@ pub(crate) fn insert(
     if i > count || count > room {
         return Err("a count that is over the page's room");
     }
-    let (whole, key) = (key, KeyToStore { rest, far });
+    let (tag, key) = (Tagged::of(bytes).of_key(key), KeyToStore { rest, far });
     let done = if kind(bytes) == Some(Kind::Uniform) {
         insert_uniform(bytes, i, key, value, count, room)
     } else {
-        heap::insert(bytes, i, whole, key, value, scratch)?
+        heap::insert(bytes, i, tag, key, value, scratch)?
     };
     if done {
         shift(bytes, at::HEADS + HEAD * i, HEAD * (count - i), at::HEADS + HEAD * (i + 1));
