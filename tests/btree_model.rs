@@ -110,6 +110,74 @@ fn records_put_in_order_are_found() {
     }
 }
 
+/// Most go to the leaf of those before them, whatever became of it meanwhile.
+#[test]
+fn records_put_beside_one_another_are_found() {
+    for round in 0..rounds(6) {
+        let seed = seed(round);
+        let mut rng = Rng::new(seed);
+        let store = BTree::in_memory().unwrap();
+        let longest = [8, 60, 600][rng.below(3) as usize];
+        let mut model = [Map::new(), Map::new()];
+        let mut transaction = store.write().unwrap();
+        transaction.create_table("other").unwrap();
+        let (mut at, mut which, mut saved) = (0, 0, Vec::new());
+        for _ in 0..6000 {
+            match rng.below(400) {
+                0..20 => at = rng.below(3000),
+                20..28 => which = 1 - which,
+                28..32 => saved.push((transaction.savepoint(), model.clone())),
+                32..34 => {
+                    if let Some((savepoint, before)) = saved.pop() {
+                        transaction.rollback_to(savepoint).unwrap();
+                        model = before;
+                    }
+                }
+                34 => {
+                    transaction.commit().unwrap();
+                    saved.clear();
+                    transaction = store.write().unwrap();
+                }
+                35 => {
+                    transaction.main().clear().unwrap();
+                    model[0].clear();
+                }
+                _ => {}
+            }
+            let key = format!("{:06}", at + rng.below(60)).into_bytes();
+            let len = rng.below(longest) as usize;
+            let value = rng.bytes(len);
+            let mut table = match which {
+                0 => transaction.main(),
+                _ => transaction.table("other").unwrap().unwrap(),
+            };
+            let map = &mut model[which];
+            match rng.below(12) {
+                0 => assert_eq!(table.remove(&key).unwrap(), map.remove(&key).is_some()),
+                1 => {
+                    let is_there = map.contains_key(&key);
+                    assert_eq!(table.insert_if_absent(&key, &value).unwrap(), !is_there);
+                    map.entry(key).or_insert(value);
+                }
+                _ => {
+                    assert_eq!(
+                        table.insert(&key, &value).unwrap(),
+                        map.insert(key, value).is_some(),
+                        "seed {seed}"
+                    );
+                }
+            }
+        }
+        transaction.commit().unwrap();
+        store.verify(|_, _| ()).unwrap();
+        let snapshot = store.read().unwrap();
+        let other = snapshot.table("other").unwrap().unwrap();
+        for (table, map) in [snapshot.main(), other].into_iter().zip(model) {
+            assert!(table.iter().map(|record| own(record.unwrap())).eq(map), "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_store_that_another_handle_made_longer_is_written() {
     let dir = tempfile::tempdir().unwrap();

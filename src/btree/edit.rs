@@ -10,7 +10,7 @@ use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::split::Plan;
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
-use super::writer::{Last, Writer, damaged};
+use super::writer::{Last, Near, Writer, damaged};
 use crate::{Error, ErrorKind, Result};
 
 /// An inner page on the way down, and the number of the link that was taken.
@@ -74,10 +74,30 @@ impl Writer<'_> {
             return Ok(false);
         }
         let mut path = std::mem::take(&mut self.scratch.path);
-        path.clear();
-        let done = self.insert_below(tree, key, value, old, &mut path);
+        let done = match self.find_near(tree, key) {
+            Ok(Some((_, Place::Found(_)))) if old == Old::Keep => Ok(true),
+            Ok(Some((page, place))) => self.put(tree, &path, page, place, key, value),
+            Ok(None) => self.insert_below(tree, key, value, old, &mut path),
+            Err(error) => Err(error),
+        };
         self.scratch.path = path;
         done
+    }
+
+    /// Where `key` is, or would be, in the leaf that the two records before it went to; `None` if that may
+    /// not be the one that it belongs in.
+    #[inline]
+    fn find_near(&self, tree: &Tree, key: &[u8]) -> Result<Option<(u64, Place)>> {
+        let near = self.near.filter(|near| near.is_again && near.root == tree.root);
+        let Some(Near { leaf, .. }) = near else { return Ok(None) };
+        let bytes = self.page_on(leaf, 0)?;
+        let place = of(leaf, leaf::find(bytes, &Probe::new(key), self))?;
+        // Between two keys of the leaf belongs nothing else.
+        let is_here = match place {
+            Place::Found(_) => true,
+            Place::Missing(i) => 0 < i && i < count(bytes),
+        };
+        Ok(is_here.then_some((leaf, place)))
     }
 
     fn insert_below(
@@ -88,11 +108,29 @@ impl Writer<'_> {
         old: Old,
         path: &mut Vec<Step>,
     ) -> Result<bool> {
+        path.clear();
         let place = self.find(tree, key, path)?;
         if old == Old::Keep && matches!(place, Place::Found(_)) {
+            self.near = None;
             return Ok(true);
         }
         let page = self.own_path(tree, path)?;
+        let is_again = self.near.is_some_and(|near| near.leaf == page);
+        self.near = Some(Near { root: tree.root, leaf: page, is_again });
+        self.put(tree, path, page, place, key, value)
+    }
+
+    /// Puts a record in a leaf, which is this writer's own as all pages on the way are.
+    #[inline]
+    fn put(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        place: Place,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
         let count = count(self.page(page)?);
         match place {
             Place::Found(i) => self.replace_at(tree, path, page, i, key, value)?,
@@ -386,7 +424,7 @@ impl Writer<'_> {
         let plan = of(page, Plan::new(self.page(page)?, i, key, stored, self))?;
         let Some(plan) = plan else { return Ok(false) };
         let old = *self.page(page)?;
-        self.last = None;
+        self.forget_places();
         let [below, above] = &plan.between;
         let parting = parting(below, above);
         let far = self.store_key(parting)?;
@@ -425,7 +463,7 @@ impl Writer<'_> {
         level: u8,
         hint: Option<usize>,
     ) -> Result<()> {
-        self.last = None;
+        self.forget_places();
         let mut items = std::mem::take(&mut self.scratch.items);
         let starts = items.divide(level > 0, hint);
         let packs = if level == 0 {

@@ -23,6 +23,8 @@ impl Writer<'_> {
             return Ok(false);
         }
         let mut path = std::mem::take(&mut self.scratch.path);
+        // It leads elsewhere now, also if there is nothing to remove.
+        self.near = None;
         path.clear();
         let done = self.remove_below(tree, key, &mut path);
         self.scratch.path = path;
@@ -43,7 +45,7 @@ impl Writer<'_> {
         path: &mut Vec<Step>,
         i: usize,
     ) -> Result<()> {
-        self.last = None;
+        self.forget_places();
         let page = self.own_path(tree, path)?;
         let bytes = self.page(page)?;
         let value = of(page, leaf::value(bytes, i))?;
@@ -177,7 +179,7 @@ impl Writer<'_> {
 
     /// Frees all pages of a tree.
     fn free_tree(&mut self, tree: &mut Tree) -> Result<()> {
-        self.last = None;
+        self.forget_places();
         if let Some(levels) = levels(tree)? {
             self.free_branch(Link(tree.root).page(), levels)?;
         }

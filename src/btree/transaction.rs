@@ -281,7 +281,7 @@ impl<'s> Transaction<'s> {
         let (taken, freed) = saved.progress;
         self.writer.is_broken = true;
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
-        self.writer.last = None;
+        self.writer.forget_places();
         // Whatever failed half-way since is undone.
         (self.writer.is_broken, self.writer.scratch.moved) = (saved.is_broken, saved.moved);
         Ok(())

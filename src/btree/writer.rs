@@ -80,6 +80,16 @@ pub(crate) struct Last {
     pub above: Option<Step>,
 }
 
+/// The leaf that the record put in last is in, to which the scratch's path leads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Near {
+    /// As it is in its tree.
+    pub root: u64,
+    pub leaf: u64,
+    /// Whether the record before it went there, too: so does the next one, probably.
+    pub is_again: bool,
+}
+
 /// The right to change the store, and what was changed so far.
 #[derive(Debug)]
 pub(crate) struct Writer<'c> {
@@ -92,6 +102,8 @@ pub(crate) struct Writer<'c> {
     pub stamp: u64,
     /// Not valid any more when a page of the tree was copied, parted or freed.
     pub last: Option<Last>,
+    /// Nor this one then.
+    pub near: Option<Near>,
     /// An error left something half done.
     pub is_broken: bool,
     /// Who it is: a child that was forked meanwhile has a copy, and neither the lock nor the right.
@@ -181,7 +193,18 @@ impl<'c> Writer<'c> {
         let mut scratch = core.scratch();
         scratch.space.begin(core, &base);
         let (is_broken, is_done, pid) = (false, false, own_pid());
-        Ok(Writer { core, own, base, stamp, scratch, last: None, is_broken, pid, is_done })
+        Ok(Writer {
+            core,
+            own,
+            base,
+            stamp,
+            scratch,
+            last: None,
+            near: None,
+            is_broken,
+            pid,
+            is_done,
+        })
     }
 
     /// An error in a process that was forked since this writer began.
@@ -198,7 +221,12 @@ impl<'c> Writer<'c> {
     pub(crate) fn begin_stamp(&mut self) {
         self.stamp += 1;
         self.own.since = self.stamp;
-        self.last = None;
+        self.forget_places();
+    }
+
+    /// Forgets where records were put in: pages on the way there are others now.
+    pub(crate) fn forget_places(&mut self) {
+        (self.last, self.near) = (None, None);
     }
 
     /// A page to write that is this writer's alone.
