@@ -114,7 +114,9 @@ pub(super) enum Search {
 
 /// Where the record of a key is among numbers `from..from + len` of a leaf with tags, whose heads are
 /// that of the key: `rest` is what is left of it behind the prefix.
-#[inline(always)]
+///
+/// Not part of its callers: lookups that need no tags took some instructions more then.
+#[inline(never)]
 pub(super) fn find_tagged(
     bytes: &Bytes,
     (from, len): (usize, usize),
@@ -143,7 +145,7 @@ pub(super) fn find_tagged(
 }
 
 /// Asks for the records that [`find_tagged`] looks at.
-#[inline(always)]
+#[inline(never)]
 pub(super) fn prefetch_tagged(bytes: &Bytes, (from, len): (usize, usize), key: &[u8]) {
     let (tag, mut asked) = (tag::of_key(key), 0);
     for first in (from..from + len).step_by(tag::WINDOW) {
