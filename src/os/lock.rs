@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::atomic::{AtomicU64, Ordering, pause};
+use super::process::clock;
 use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
@@ -192,9 +193,7 @@ impl<'m> RobustLock<'m> {
 /// A tenth of a second from now, by the clock that locks go by.
 fn in_a_moment() -> libc::timespec {
     const SECOND: i64 = 1_000_000_000;
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is written during the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut time) };
+    let mut time = clock(libc::CLOCK_REALTIME);
     let nanoseconds = time.tv_nsec + SECOND / 10;
     time.tv_sec += nanoseconds / SECOND;
     time.tv_nsec = nanoseconds % SECOND;

@@ -142,12 +142,19 @@ impl Process {
     }
 }
 
+/// What a clock of the kernel shows.
+#[inline]
+pub(super) fn clock(id: libc::clockid_t) -> libc::timespec {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the time is written during the call.
+    unsafe { libc::clock_gettime(id, &raw mut time) };
+    time
+}
+
 /// Time since the machine was started, that in which it slept included: the same for all processes of
 /// a boot, whatever is done to the time of day.
 pub(crate) fn since_boot() -> Duration {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is written during the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_BOOTTIME, &raw mut time) };
+    let time = clock(libc::CLOCK_BOOTTIME);
     Duration::from_secs(time.tv_sec.cast_unsigned())
         + Duration::from_nanos(time.tv_nsec.cast_unsigned())
 }
@@ -156,9 +163,7 @@ pub(crate) fn since_boot() -> Duration {
 /// each lookup, and the exact time took half of it.
 #[inline]
 pub(crate) fn unix_ms() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is written during the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_REALTIME_COARSE, &raw mut time) };
+    let time = clock(libc::CLOCK_REALTIME_COARSE);
     // Before 1970 it is zero.
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1000 + time.tv_nsec.cast_unsigned() / 1_000_000
@@ -168,9 +173,7 @@ pub(crate) fn unix_ms() -> u64 {
 /// and standing still while the machine sleeps.
 #[inline]
 pub(crate) fn monotonic_ns() -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the time is written during the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    let time = clock(libc::CLOCK_MONOTONIC);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
