@@ -112,51 +112,55 @@ pub(super) enum Search {
     Open,
 }
 
-/// Where the record of a key is among numbers `from..from + len` of a leaf with tags, whose heads are
-/// that of the key: `rest` is what is left of it behind the prefix.
+/// Where the record of a key is among the candidates in a leaf with tags, the first of those with its
+/// head and how many there are: `rest` is what is left of it behind the prefix.
 ///
 /// Not part of its callers: lookups that need no tags took some instructions more then.
 #[inline(never)]
 pub(super) fn find_tagged(
     bytes: &Bytes,
-    (from, len): (usize, usize),
+    candidates: (usize, usize),
     key: &[u8],
     rest: &[u8],
     elsewhere: &impl Elsewhere,
 ) -> Checked<Search> {
-    let (tag, mut compared) = (tag::of_key(key), 0);
-    for first in (from..from + len).step_by(tag::WINDOW) {
-        let place = offset_at(bytes, first);
-        let mut found = tag::with_tag(bytes, place, from + len - first, tag);
-        while found != 0 {
-            let i = first + found.trailing_zeros() as usize;
-            let record = record(bytes, i)?;
-            if record::is_same(record.rest, record.tail, rest, key, elsewhere)? {
-                return Ok(Search::Found(i));
-            }
-            compared += 1;
-            if compared == MOST_COMPARED {
-                return Ok(Search::Open);
-            }
-            found &= found - 1;
+    for (compared, i) in numbers_with_tag(bytes, candidates, tag::of_key(key)).enumerate() {
+        if compared == MOST_COMPARED {
+            return Ok(Search::Open);
+        }
+        let record = record(bytes, i)?;
+        if record::is_same(record.rest, record.tail, rest, key, elsewhere)? {
+            return Ok(Search::Found(i));
         }
     }
     Ok(Search::Missing)
 }
 
-/// Asks for the records that [`find_tagged`] looks at.
+/// Asks for the records that [`find_tagged`] looks at. The key is hashed again there: batches in which its
+/// tag was kept took as long, and those that need none some fifty instructions more a key.
 #[inline(never)]
-pub(super) fn prefetch_tagged(bytes: &Bytes, (from, len): (usize, usize), key: &[u8]) {
-    let (tag, mut asked) = (tag::of_key(key), 0);
-    for first in (from..from + len).step_by(tag::WINDOW) {
-        let place = offset_at(bytes, first);
-        let mut found = tag::with_tag(bytes, place, from + len - first, tag);
-        while found != 0 && asked < MOST_COMPARED {
-            let i = first + found.trailing_zeros() as usize;
-            prefetch(bytes, place_of(bytes, i).unwrap_or(0));
-            (found, asked) = (found & (found - 1), asked + 1);
-        }
+pub(super) fn prefetch_tagged(bytes: &Bytes, candidates: (usize, usize), key: &[u8]) {
+    for i in numbers_with_tag(bytes, candidates, tag::of_key(key)).take(MOST_COMPARED) {
+        prefetch(bytes, place_of(bytes, i).unwrap_or(0));
     }
+}
+
+/// Those of the numbers `from..from + len` whose records have this tag.
+#[inline(always)]
+fn numbers_with_tag(
+    bytes: &Bytes,
+    (from, len): (usize, usize),
+    tag: usize,
+) -> impl Iterator<Item = usize> {
+    let behind = from + len;
+    (from..behind).step_by(tag::WINDOW).flat_map(move |first| {
+        let mut found = tag::with_tag(bytes, offset_at(bytes, first), behind - first, tag);
+        std::iter::from_fn(move || {
+            let i = (found != 0).then(|| first + found.trailing_zeros() as usize);
+            found &= found.wrapping_sub(1);
+            i
+        })
+    })
 }
 
 /// Has the key of record number `i`, which is elsewhere, be at another place.
