@@ -159,7 +159,7 @@ impl Header {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&ENGINE.to_le_bytes());
         bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
-        // 16..24: features that may be ignored, that writers must know, that readers must know.
+        // 16..24: features that may be ignored, and that writers must know.
         bytes[24..28].copy_from_slice(&(PAGE as u32).to_le_bytes());
         let features = if self.tagged.0 { TAGS } else { 0 };
         bytes[28..32].copy_from_slice(&features.to_le_bytes());
