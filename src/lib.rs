@@ -24,6 +24,7 @@ mod keyhash;
 mod observe;
 mod open;
 mod os;
+mod sort;
 mod store_files;
 mod store_stats;
 

@@ -17,6 +17,7 @@ use super::rows::{ROW_BYTES, RowFiller};
 use super::stats::Fill;
 use crate::Result;
 use crate::bytes::copy_short;
+use crate::sort::sort_nearly_sorted;
 use std::mem::take;
 
 /// How far ahead of its use an entry is asked for: they lie in the order in which they came.
@@ -236,7 +237,7 @@ impl<'a> Emitter<'a> {
             }
             *start += 1;
         }
-        insertion_sort(&mut self.items);
+        sort_nearly_sorted(&mut self.items, |item| item.hash);
     }
 
     /// Writes the next group, from the item at `from` on, of which `buckets` says where they end;
@@ -389,28 +390,6 @@ fn put_block(
     buckets.write(sink, block)
 }
 
-/// Sorts items that are nearly sorted, stably. Hashes that somebody made to crowd together are
-/// not nearly sorted: for them it goes over to a sort that takes the same time for any input.
-fn insertion_sort(items: &mut [Item]) {
-    let mut swaps_left = 8 * items.len();
-    for i in 1..items.len() {
-        let mut at = i;
-        while at > 0
-            && let [.., before, here] = &mut items[..=at]
-            && before.hash > here.hash
-        {
-            if swaps_left == 0 {
-                // Swapping neighbours has kept the order of equals so far.
-                items.sort_by_key(|item| item.hash);
-                return;
-            }
-            std::mem::swap(before, here);
-            swaps_left -= 1;
-            at -= 1;
-        }
-    }
-}
-
 /// Writes a bucket of entries of one size to the front of `out`, as [`put_bucket`].
 #[inline]
 fn put_fixed(shape: &Shape, run: &[u8], items: &[Item], out: &mut [u8]) -> Option<usize> {
@@ -461,26 +440,4 @@ fn put_bucket(shape: &Shape, run: &[u8], items: &[Item], out: &mut [u8]) -> Opti
         used += payload.len();
     }
     Some(head_len + used)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Both sorts, on items whose order among equals can be seen.
-    #[test]
-    fn sorting_is_stable_and_takes_no_square_of_time() {
-        let count = 1 << 20;
-        let far = |i: u64| Item { hash: i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50, at: i };
-        for nearly in [true, false] {
-            let mut items: Vec<Item> = (0..count).map(far).collect();
-            if nearly {
-                items.sort_by_key(|item| item.hash >> 1);
-            }
-            // With a square of time, this would take an hour.
-            insertion_sort(&mut items);
-            let sorted = |pair: &[Item]| (pair[0].hash, pair[0].at) < (pair[1].hash, pair[1].at);
-            assert!(items.windows(2).all(sorted), "nearly sorted: {nearly}");
-        }
-    }
 }
