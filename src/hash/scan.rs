@@ -65,6 +65,7 @@ impl Core {
     }
 
     /// The record at `at` in a segment, if every bit of it is as it was written.
+    #[inline(always)]
     pub(crate) fn checked_record<'h>(
         &'h self,
         held: &'h impl Holds,
@@ -221,6 +222,7 @@ impl Place {
     }
 
     /// What is at this place.
+    #[inline(always)]
     pub(crate) fn next<'h>(self, core: &'h Core, held: &'h impl Holds) -> Next<'h> {
         match core.checked_record(held, self.segment, self.at) {
             Err(why) => Next::Nothing(why),
