@@ -82,7 +82,7 @@ impl Writer<'_> {
                 Ok(Grown::Skewed) => {
                     return match self.free_slot(place, u64::MAX)? {
                         Some(free) => Ok(free),
-                        None => Err(Error::invalid(SKEWED)),
+                        None => Err(skewed()),
                     };
                 }
                 // On a full disk anywhere in the page will do.
@@ -180,11 +180,11 @@ impl Writer<'_> {
     }
 
     /// A new page, not yet in the directory, with these entries.
-    fn filled(&self, page: Page, entries: &[u64]) -> Result<Page> {
+    pub(crate) fn filled(&self, page: Page, entries: &[u64]) -> Result<Page> {
         let mut filling = Filling::new(page);
         for entry in entries {
             if !filling.add(*entry) {
-                return Err(Error::invalid(SKEWED));
+                return Err(skewed());
             }
         }
         let block = self.allocate(page.lines)?;
@@ -219,8 +219,7 @@ impl Writer<'_> {
     fn double_directory(&self) -> Result<bool> {
         let state = self.directory()?;
         let depth = state.depth() + 1;
-        let is_large = depth > FREE_DEPTH && 1 << depth > self.index.load(words::COUNT);
-        if depth > MAX_DEPTH || is_large {
+        if !is_sensible_depth(depth, self.index.load(words::COUNT)) {
             return Ok(false);
         }
         let block = self.allocate(State::new(0, depth).directory_lines())?;
@@ -236,7 +235,18 @@ impl Writer<'_> {
     }
 }
 
-/// Whether keys that are there can have no index by the hash that it has.
+/// Whether a directory of so many records may be so deep.
+pub(crate) fn is_sensible_depth(depth: u32, records: u64) -> bool {
+    depth <= MAX_DEPTH && (depth <= FREE_DEPTH || 1 << depth <= records)
+}
+
+/// Keys that are there can have no index by the hash that it has.
+#[cold]
+pub(crate) fn skewed() -> Error {
+    Error::invalid(SKEWED)
+}
+
+/// Whether an error says so.
 pub(crate) fn is_skewed(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Invalid(what) if what == SKEWED)
 }

@@ -10,7 +10,7 @@
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
 //! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `haste`, `evict`, `sync`; then how a store is
-//! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`; then what users see: `options`, `handle`,
+//! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
 //! Invariants: the log is the truth, and what is in it never changes before its segment is
@@ -26,6 +26,7 @@ mod core;
 mod counted;
 mod create;
 mod evict;
+mod fill;
 mod format;
 mod grow;
 mod handle;

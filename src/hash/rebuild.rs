@@ -8,6 +8,7 @@
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
+use super::fill::Collected;
 use super::format::{Checkpoint, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Index, not_a_record};
 use super::page::address_of;
@@ -15,7 +16,7 @@ use super::pins;
 use super::record::Kind;
 use super::scan::{Found, Next, Place};
 use super::sync::Extent;
-use super::view::{RecordView, bytes, is_marked_dead, mark_dead, record, write};
+use super::view::{bytes, is_marked_dead, mark_dead, record, write};
 use super::writer::Writer;
 use crate::os::atomic::Ordering;
 use crate::os::process::random_word;
@@ -33,45 +34,15 @@ pub(crate) enum Log {
     GoesOn,
 }
 
-/// Records of one part of the index are entered so many at a time.
-const TOGETHER: usize = 64;
-/// Bytes of the log for each part: its pages then stay in the processor's caches, and so does the
-/// way to them in its tables of addresses, which is what costs most.
-const PART: u64 = 128 << 10;
-/// At most so many parts, lest the records that wait take much memory.
-const PARTS: u64 = 4096;
-
-/// Records to be entered, by the part of the index that they go to; those of one key keep their
-/// order. Entering each as it comes, with its line asked for 24 records before, took a fifth
-/// longer.
-struct Waiting {
-    shift: u32,
-    parts: Vec<Vec<(u64, u64)>>,
-}
-
-impl Waiting {
-    fn new(log_bytes: u64) -> Waiting {
-        let parts = (log_bytes / PART).clamp(2, PARTS).next_power_of_two();
-        let new = || Vec::with_capacity(TOGETHER);
-        Waiting {
-            shift: 64 - parts.ilog2(),
-            parts: std::iter::repeat_with(new).take(parts as usize).collect(),
-        }
-    }
-
-    /// Adds the record at `at`; the part that is now to be entered, if there is one.
-    fn add(&mut self, at: u64, place: u64) -> Option<&mut Vec<(u64, u64)>> {
-        let part = self.parts.get_mut((place >> self.shift) as usize)?;
-        part.push((at, place));
-        (part.len() == TOGETHER).then_some(part)
-    }
-}
-
 impl Writer<'_> {
     /// Fills the new, empty index from the log.
     pub(crate) fn rebuild(&self, log: Log) -> Result<()> {
+        self.rebuild_by(log, Collected::new(self.core.data.refresh_len()?))
+    }
+
+    /// The same, where records wait that are collected.
+    pub(super) fn rebuild_by(&self, log: Log, collected: Collected) -> Result<()> {
         let core = self.core;
-        core.data.refresh_len()?;
         let durable = core.checkpoint().unwrap_or_default();
         let oldest = durable.oldest.max(1);
         let segments = core.segments(self, oldest);
@@ -81,7 +52,7 @@ impl Writer<'_> {
         self.make_segment_table(core.units())?;
         self.index.store(words::OLDEST_UNIT, first.unit);
         self.index.store(words::CLEANED, first.first());
-        let end = self.replay(first, &durable, log)?;
+        let end = self.replay(first, &durable, log, collected)?;
         self.index.store(words::TAIL, end.at);
         self.index.store(words::APPLIED, end.at);
         self.index.store(words::TAIL_UNIT, end.segment.unit);
@@ -164,10 +135,15 @@ impl Writer<'_> {
     }
 
     /// Enters the records of the log, and says where it ends.
-    fn replay(&self, first: Found, durable: &Checkpoint, log: Log) -> Result<Place> {
+    fn replay(
+        &self,
+        first: Found,
+        durable: &Checkpoint,
+        log: Log,
+        mut collected: Collected,
+    ) -> Result<Place> {
         let core = self.core;
         let mut place = Place::first_of(first);
-        let mut waiting = Waiting::new(core.data.len());
         let mut dropped = None;
         self.take_segment(first, None)?;
         while log != Log::Until(place.at) {
@@ -184,15 +160,12 @@ impl Writer<'_> {
                             break;
                         }
                         Kind::Put | Kind::Delete | Kind::Remove => {
-                            let key = core.key_of(self, &found);
-                            let hash_place = key.map(|key| self.index.place(key));
-                            let full = hash_place.and_then(|hash| waiting.add(place.at, hash));
-                            full.map_or(Ok(()), |part| self.enter_part(part))?;
+                            if let Some(key) = core.key_of(self, &found) {
+                                let hash_place = self.index.place(key);
+                                self.collect(&mut collected, place.at, hash_place, &found)?;
+                            }
                         }
-                        Kind::Clear => {
-                            waiting.parts.iter_mut().for_each(Vec::clear);
-                            self.empty_index()?;
-                        }
+                        Kind::Clear => self.forget_collected(&mut collected)?,
                         Kind::Evict => dropped = dropped.max(core.eviction(place.at)),
                         Kind::Batch | Kind::End => {}
                     }
@@ -208,24 +181,11 @@ impl Writer<'_> {
                 }
             }
         }
-        waiting.parts.iter_mut().try_for_each(|part| self.enter_part(part))?;
+        self.enter_collected(&mut collected)?;
         if let Some(dropped) = dropped {
             self.drop_before(first, dropped)?;
         }
         Ok(place)
-    }
-
-    /// Enters the records of a part, and empties it.
-    fn enter_part(&self, part: &mut Vec<(u64, u64)>) -> Result<()> {
-        for (at, place) in part.iter() {
-            self.index.prefetch(*place);
-            self.core.data.prefetch(*at);
-        }
-        for (at, place) in part.drain(..) {
-            let found = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
-            self.enter_anew(at, place, &found)?;
-        }
-        Ok(())
     }
 
     /// Notes a segment in the table, after another.
@@ -256,30 +216,6 @@ impl Writer<'_> {
             std::cmp::Ordering::Greater => false,
         };
         if is_before { Err(damaged_data(place.at, why.to_owned())) } else { Ok(()) }
-    }
-
-    /// Enters a record in an index that nobody uses yet.
-    fn enter_anew(&self, at: u64, place: u64, found: &RecordView<'_>) -> Result<()> {
-        let is_put = found.header.kind == Kind::Put;
-        let key = self.core.key_of(self, found).ok_or_else(|| not_a_record(at))?;
-        let old = self.index.locate(&self.core.data, self, key, place)?;
-        let old_room = old.map_or(0, |old| old.room);
-        let (mut count, mut live) = (self.index.load(words::COUNT), self.index.load(words::LIVE));
-        count -= u64::from(old.is_some());
-        live -= old_room;
-        if is_put {
-            count += 1;
-            live += found.header.room();
-        }
-        match (old, is_put) {
-            (Some(old), true) => old.lead_to(at),
-            (Some(old), false) => old.clear(),
-            (None, true) => self.slot_for(place)?.lead_to(at),
-            (None, false) => {}
-        }
-        self.index.store(words::COUNT, count);
-        self.index.store(words::LIVE, live);
-        Ok(())
     }
 
     /// Lets the log go on in a new segment, but in a store that is new. Its number is one that no
