@@ -103,13 +103,18 @@ impl Writer<'_> {
         let state = self.directory()?;
         let page = self.index.page(state, place)?;
         self.index.cover(state, page)?;
-        let entries = self.entries(page)?;
+        let mut entries = self.entries(page)?;
         // The only page grows twofold: nobody needs the blocks that it gives up.
         let is_only = state.depth() == 0;
         let above = if is_only { 2 * page.lines - 1 } else { page.lines };
         let size = size_for(entries.len() as u64 + 1, above);
         if let Some(lines) = size.filter(|lines| *lines <= self.most_lines()) {
-            let larger = Page { lines, ..page };
+            let mut larger = Page { lines, ..page };
+            if page.is_used_up() {
+                // Now, and not when it splits, with twice as many.
+                larger.base = page.depth;
+                self.retag(&mut entries, larger.base)?;
+            }
             self.replace(page, place, &[self.filled(larger, &entries)?])?;
             return Ok(Grown::Done);
         }
@@ -131,10 +136,8 @@ impl Writer<'_> {
         let (mut lower, mut upper): (Vec<u64>, Vec<u64>) =
             entries.iter().partition(|entry| !page.is_upper(tag_of(**entry)));
         if is_retagged {
-            self.prefetch_records(entries);
-            for entry in lower.iter_mut().chain(&mut upper) {
-                *entry = self.retagged(*entry, base)?;
-            }
+            self.retag(&mut lower, base)?;
+            self.retag(&mut upper, base)?;
         }
         let most = self.most_lines();
         let half = |entries: &[u64]| {
@@ -170,13 +173,16 @@ impl Writer<'_> {
         }
     }
 
-    /// The entry with the tag that its key has in a page of this base.
-    fn retagged(&self, entry: u64, base: u32) -> Result<u64> {
-        let at = address_of(entry);
-        let found = record(&self.core.data, self, at);
-        let found = found.ok_or_else(|| not_a_record(at))?;
+    /// Gives entries the tags that their keys have in a page of this base.
+    fn retag(&self, entries: &mut [u64], base: u32) -> Result<()> {
+        self.prefetch_records(entries);
         let any = Page { block: 0, lines: 0, depth: base, base };
-        Ok(slot(any.tag(self.index.place(found.key)), at))
+        for entry in entries {
+            let at = address_of(*entry);
+            let found = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
+            *entry = slot(any.tag(self.index.place(found.key)), at);
+        }
+        Ok(())
     }
 
     /// A new page, not yet in the directory, with these entries.

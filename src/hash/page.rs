@@ -102,10 +102,16 @@ impl Page {
         tag >> (TAG_BITS - 1 - (self.depth - self.base)) & 1 == 1
     }
 
+    /// Whether as many bits of the tags are the same for the whole page as may be: it should have another base when it
+    /// grows, which takes a look at each of its records.
+    pub(crate) fn is_used_up(self) -> bool {
+        self.depth - self.base >= USED_AT_MOST
+    }
+
     /// The base of the halves, and whether it is another than that of this page: then the tags must
     /// be made again from the keys.
     pub(crate) fn base_of_halves(self) -> (u32, bool) {
-        let is_used_up = self.depth + 1 - self.base > USED_AT_MOST;
+        let is_used_up = self.is_used_up();
         (if is_used_up { self.depth + 1 } else { self.base }, is_used_up)
     }
 }
