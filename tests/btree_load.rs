@@ -6,7 +6,7 @@ mod common;
 
 use common::{Rng, child, is_child, is_sanitized, random_records, rounds, seed};
 use credenza::btree::{BTree, Duplicates, TableOptions};
-use credenza::{BTreeBuilder, BTreeLoad, Scan};
+use credenza::{BTreeBuilder, BTreeLoad, ErrorKind, Scan};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -234,4 +234,20 @@ fn it_is_told_how_much_of_what_was_sorted_is_written() {
     let told = told.lock().unwrap();
     assert!(!told.is_empty() && told.is_sorted(), "{told:?}");
     assert!(told.iter().all(|(done, total)| done <= total && *total == 20_000), "{told:?}");
+}
+
+/// 4 GiB are more than any table takes; pages that nobody writes take no memory.
+#[test]
+fn a_load_with_a_record_over_the_limit_leaves_nothing() {
+    let store = BTree::in_memory().unwrap();
+    let long = vec![0; 1 << 32];
+    for (key, value) in [(&b"k"[..], &long[..]), (&long[..], b"v")] {
+        let mut load = BTreeLoad::begin(&store, None);
+        load.add(b"a", b"1").unwrap();
+        let error = load.add(key, value).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TooLarge { size: 0x1_0000_0000, .. }), "{error}");
+        load.add(b"b", b"2").unwrap();
+        assert!(load.finish().is_err());
+        assert_eq!(store.read().unwrap().main().len(), 0);
+    }
 }

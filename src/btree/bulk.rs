@@ -24,11 +24,22 @@ struct Builder<'w, 'c> {
     last: Vec<u8>,
 }
 
+/// A key and its value.
+pub(crate) trait KeyValue {
+    fn parts(&self) -> (&[u8], &[u8]);
+}
+
+impl<K: AsRef<[u8]>, V: AsRef<[u8]>> KeyValue for (K, V) {
+    fn parts(&self) -> (&[u8], &[u8]) {
+        (self.0.as_ref(), self.1.as_ref())
+    }
+}
+
 /// Fills an empty tree; `check` says what is wrong with a record, if anything is.
-pub(crate) fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+pub(crate) fn load<P: KeyValue>(
     writer: &mut Writer<'_>,
     tree: &mut Tree,
-    records: impl IntoIterator<Item = Result<(K, V)>>,
+    records: impl IntoIterator<Item = Result<P>>,
     check: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     if tree.depth != 0 {
@@ -40,10 +51,10 @@ pub(crate) fn load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     loaded
 }
 
-fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+fn load_empty<P: KeyValue>(
     writer: &mut Writer<'_>,
     tree: &mut Tree,
-    records: impl IntoIterator<Item = Result<(K, V)>>,
+    records: impl IntoIterator<Item = Result<P>>,
     mut check: impl FnMut(&[u8], &[u8]) -> Result<()>,
 ) -> Result<u64> {
     let mut builder = Builder {
@@ -57,8 +68,8 @@ fn load_empty<K: AsRef<[u8]>, V: AsRef<[u8]>>(
     };
     let mut count = 0;
     for record in records {
-        let (key, value) = record?;
-        let (key, value) = (key.as_ref(), value.as_ref());
+        let record = record?;
+        let (key, value) = record.parts();
         check(key, value)?;
         if count > 0 && !is_below(builder.newest_key(), key) {
             return Err(Error::invalid(

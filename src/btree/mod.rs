@@ -113,4 +113,5 @@ pub use table_mut::TableMut;
 pub use transaction::{Savepoint, Transaction};
 pub use typed::{Typed, TypedMut, TypedPair, TypedRange};
 
+pub(crate) use bulk::KeyValue;
 pub(crate) use core::recognises;

@@ -1,6 +1,6 @@
 //! Tables whose keys may have several values, to change.
 
-use super::bulk;
+use super::bulk::{self, KeyValue};
 use super::counted::{Change, Counts};
 use super::edit::{Old, check_sizes};
 use super::format::MAX_KEY;
@@ -351,12 +351,20 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         &mut self,
         records: impl IntoIterator<Item = Result<(K, V)>>,
     ) -> Result<u64> {
+        self.load_all(records)
+    }
+
+    /// The same of whatever has a key and a value.
+    pub(crate) fn load_all<P: KeyValue>(
+        &mut self,
+        records: impl IntoIterator<Item = Result<P>>,
+    ) -> Result<u64> {
         let pairs = self.pairs;
         let (mut last, mut label) = (None, FIRST_LABEL);
         let (recorder, mut loaded) = (self.recorder, Moved::default());
         let stored = records.into_iter().map(|record| {
-            let (key, value) = record?;
-            let (key, value) = (key.as_ref(), value.as_ref());
+            let record = record?;
+            let (key, value) = record.parts();
             if let Some(recorder) = recorder {
                 loaded.record(key, value);
                 recorder.batched(key, Some(value));

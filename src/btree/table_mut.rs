@@ -1,6 +1,6 @@
 //! Tables as those see them who change them, in a transaction.
 
-use super::bulk;
+use super::bulk::{self, KeyValue};
 use super::counted::{Change, Counts};
 use super::cursor_mut::CursorMut;
 use super::edit::{Old, check_sizes};
@@ -282,6 +282,14 @@ impl<'t, 'c> TableMut<'t, 'c> {
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = Result<(K, V)>>,
+    ) -> Result<u64> {
+        self.load_all(records)
+    }
+
+    /// The same of whatever has a key and a value.
+    pub(crate) fn load_all<P: KeyValue>(
+        &mut self,
+        records: impl IntoIterator<Item = Result<P>>,
     ) -> Result<u64> {
         let kind = Kind::of(self.tree)?;
         let is_plain = self.tree.kind == 0;

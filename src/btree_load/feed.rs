@@ -1,10 +1,9 @@
 //! The records as the thread that writes them gets them.
 
-use super::batch::{Batch, Record, record};
+use super::batch::{Batch, Record};
 use super::order::Order;
-use super::sorter::parts;
 use crate::Result;
-use crate::btree::TableOptions;
+use crate::btree::{KeyValue, TableOptions};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -45,7 +44,7 @@ pub(super) struct Feed {
     /// What was looked at and not taken.
     waiting: VecDeque<Rc<Batch>>,
     batch: Rc<Batch>,
-    /// The next record of the batch.
+    /// Where the next record of the batch begins.
     next: usize,
     pub budget: u64,
     pub listener: Option<Listener>,
@@ -104,7 +103,7 @@ impl Feed {
 
     /// Waits for a record; false at the end.
     fn is_at_record(&mut self) -> bool {
-        while self.next >= self.batch.len() {
+        while self.next >= self.batch.end() {
             let Some(batch) = self.waiting.pop_front().or_else(|| self.receive()) else {
                 return false;
             };
@@ -123,12 +122,12 @@ impl Feed {
             let Some(batch) = self.waiting.get(batches) else { return true };
             batches += 1;
             seen += batch.memory();
-            let first = last.as_ref().map(parts).into_iter();
-            let records = first.chain((0..batch.len()).map(|i| batch.get(i)));
+            let first = last.as_ref().map(Record::parts).into_iter();
+            let records = first.chain(batch.starts(0).map(|at| batch.get(at)));
             if !records.is_sorted_by(|last, next| order.is_next(*last, *next)) {
                 return false;
             }
-            last = batch.len().checked_sub(1).map(|i| record(batch, i)).or(last);
+            last = batch.starts(0).last().map(|at| Record::new(batch, at)).or(last);
         }
         true
     }
@@ -170,12 +169,12 @@ impl Iterator for InOrder<'_> {
         if !self.feed.is_at_record() {
             return None;
         }
-        let next = record(&self.feed.batch, self.feed.next);
-        let is_next = |last: &Record| self.order.is_next(parts(last), parts(&next));
+        let next = Record::new(&self.feed.batch, self.feed.next);
+        let is_next = |last: &Record| self.order.is_next(last.parts(), next.parts());
         if !self.last.as_ref().is_none_or(is_next) {
             return None;
         }
-        self.feed.next += 1;
+        self.feed.next = self.feed.batch.after(self.feed.next);
         self.last = Some(next.clone());
         Some(Ok(next))
     }

@@ -17,7 +17,9 @@ mod order;
 mod runs;
 mod sorter;
 
-use crate::btree::{BTree, Duplicates, MultiTableMut, TableMut, TableOptions, Transaction};
+use crate::btree::{
+    BTree, Duplicates, KeyValue, MultiTableMut, TableMut, TableOptions, Transaction,
+};
 use crate::durability::OwnThread;
 use crate::os::memory::memory_bytes;
 use crate::{Error, Result};
@@ -109,7 +111,11 @@ impl BTreeLoad {
     /// There is no such table; or this record, or one before, is over its limit; or the disk is full,
     /// or the store damaged. Nothing will be in the table then.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.push(key, value);
+        if let Err(error) = self.batch.push(key, value) {
+            // Without a word it undoes what it did; what it says is that.
+            let _ = self.end();
+            return Err(error);
+        }
         if self.batch.is_full() { self.flush() } else { Ok(()) }
     }
 
@@ -249,11 +255,12 @@ impl Target for TableMut<'_, '_> {
     }
 
     fn bulk_load(&mut self, records: impl Iterator<Item = Result<Record>>) -> Result<()> {
-        TableMut::bulk_load(self, records).map(drop)
+        self.load_all(records).map(drop)
     }
 
-    fn put(&mut self, (key, value): &Record) -> Result<bool> {
-        self.insert(key.as_ref(), value.as_ref())
+    fn put(&mut self, record: &Record) -> Result<bool> {
+        let (key, value) = record.parts();
+        self.insert(key, value)
     }
 
     fn skip_numbers(&mut self, last: u64) -> Result<()> {
@@ -271,12 +278,13 @@ impl Target for MultiTableMut<'_, '_> {
     }
 
     fn bulk_load(&mut self, records: impl Iterator<Item = Result<Record>>) -> Result<()> {
-        MultiTableMut::bulk_load(self, records).map(drop)
+        self.load_all(records).map(drop)
     }
 
     /// A value is added to others, never in place of one.
-    fn put(&mut self, (key, value): &Record) -> Result<bool> {
-        self.insert(key.as_ref(), value.as_ref()).map(|_| false)
+    fn put(&mut self, record: &Record) -> Result<bool> {
+        let (key, value) = record.parts();
+        self.insert(key, value).map(|_| false)
     }
 
     /// Records of which keys have several values are not numbered.

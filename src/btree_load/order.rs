@@ -29,7 +29,11 @@ impl Order {
 
     /// Whether only one of two records counts.
     pub(super) fn is_one(self, a: (&[u8], &[u8]), b: (&[u8], &[u8])) -> bool {
-        self != Order::Arrival && self.places(a, b).is_eq()
+        match self {
+            Order::Keys => a.0 == b.0,
+            Order::Arrival => false,
+            Order::Pairs => a == b,
+        }
     }
 
     /// Whether a record that came after another also belongs there, and both count.
@@ -48,7 +52,7 @@ pub(super) struct Entry {
     /// Eight bytes of its key, the first the highest; zeros where it has none.
     digits: u64,
     batch: u32,
-    number: u32,
+    at: u32,
 }
 
 const DIGITS: usize = 8;
@@ -67,14 +71,15 @@ fn digits(key: &[u8]) -> u64 {
 }
 
 impl Entry {
-    pub(super) fn new(batches: &[Rc<Batch>], batch: usize, number: usize) -> Entry {
-        let digits = digits(batches[batch].get(number).0);
-        Entry { digits, batch: batch as u32, number: number as u32 }
+    /// That of the record at `at` of a batch, which begins in its first 256 KiB.
+    pub(super) fn new(batches: &[Rc<Batch>], batch: usize, at: usize) -> Entry {
+        let digits = digits(batches[batch].get(at).0);
+        Entry { digits, batch: batch as u32, at: at as u32 }
     }
 
-    /// Which batch it is in, and its number there.
+    /// Which batch it is in, and where in it.
     pub(super) fn place(self) -> (usize, usize) {
-        (self.batch as usize, self.number as usize)
+        (self.batch as usize, self.at as usize)
     }
 
     fn key(self, batches: &[Rc<Batch>]) -> &[u8] {
@@ -82,7 +87,7 @@ impl Entry {
     }
 
     pub(super) fn record(self, batches: &[Rc<Batch>]) -> (&[u8], &[u8]) {
-        batches[self.batch as usize].get(self.number as usize)
+        batches[self.batch as usize].get(self.at as usize)
     }
 }
 
@@ -166,14 +171,14 @@ mod tests {
             for _ in 0..7 {
                 let mut batch = Batch::default();
                 for _ in 0..700 {
-                    batch.push(&key(&mut rng), &[rng.below(3) as u8]);
+                    batch.push(&key(&mut rng), &[rng.below(3) as u8]).unwrap();
                 }
                 batches.push(Rc::new(batch));
             }
-            let all = |i: usize| (0..batches[i].len()).map(move |n| (i, n));
+            let all = |i: usize| batches[i].starts(0).map(move |at| (i, at));
             let places: Vec<_> = (0..batches.len()).flat_map(all).collect();
             let mut entries: Vec<_> =
-                places.iter().map(|(i, n)| Entry::new(&batches, *i, *n)).collect();
+                places.iter().map(|(i, at)| Entry::new(&batches, *i, *at)).collect();
             sort(&mut entries, &batches, order);
             let mut wanted = places;
             wanted.sort_by(|a, b| order.places(batches[a.0].get(a.1), batches[b.0].get(b.1)));
@@ -188,11 +193,12 @@ mod tests {
         for i in 0..20_u8 {
             let mut key = vec![b'x'; 60_000];
             key.push(19 - i);
-            batch.push(&key, b"");
+            batch.push(&key, b"").unwrap();
         }
         let batches = [Rc::new(batch)];
-        let mut entries: Vec<_> = (0..20).map(|n| Entry::new(&batches, 0, n)).collect();
+        let starts: Vec<_> = batches[0].starts(0).collect();
+        let mut entries: Vec<_> = starts.iter().map(|at| Entry::new(&batches, 0, *at)).collect();
         sort(&mut entries, &batches, Order::Keys);
-        assert!(entries.iter().map(|entry| entry.place().1).eq((0..20).rev()));
+        assert!(entries.iter().map(|entry| entry.place().1).eq(starts.into_iter().rev()));
     }
 }

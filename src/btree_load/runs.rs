@@ -1,13 +1,11 @@
-//! Runs: records in order, written one behind the other to a file without a name, and read again.
-//!
-//! A record is the length of its key and that of its value, four bytes each, the key and the value.
+//! Runs: records in order, written one behind the other to a file without a name, as batches have them, and read again.
 
-use super::batch::{Batch, Record, record};
-use crate::bytes::le32;
+use super::batch::{Batch, Record, record_end};
+use crate::btree::KeyValue;
 use crate::os::file::read_exact_at;
 use crate::os::process::longest_file;
 use crate::os::publish::scratch_beside;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
@@ -17,8 +15,6 @@ use std::rc::Rc;
 /// What is written, or read, at once at most, unless a record is longer.
 const BUFFER: usize = 256 << 10;
 const LEAST_BUFFER: usize = 16 << 10;
-/// Before each record: the lengths.
-const LENGTHS: usize = 8;
 
 /// The runs of a sort.
 #[derive(Default)]
@@ -79,10 +75,10 @@ impl Runs {
     }
 
     /// Writes one more.
-    pub(super) fn write<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+    pub(super) fn write<R: KeyValue>(
         &mut self,
         beside: &Path,
-        records: impl Iterator<Item = Result<(K, V)>>,
+        records: impl Iterator<Item = Result<R>>,
     ) -> Result<()> {
         let scratch = match &self.scratch {
             Some(scratch) => scratch,
@@ -92,33 +88,30 @@ impl Runs {
             }
         };
         let start = self.runs.last().map_or(0, |run| run.place.1);
-        let (mut end, mut longest, mut buffer) = (start, 0, Vec::with_capacity(BUFFER));
-        let mut flush = |buffer: &mut Vec<u8>| {
+        let (mut end, mut longest, mut batch) = (start, 0, Batch::default());
+        let mut flush = |batch: &mut Batch| {
+            let bytes = batch.bytes();
             // Beyond it the kernel would end the process.
-            let written = match end + buffer.len() as u64 > longest_file() {
+            let written = match end + bytes.len() as u64 > longest_file() {
                 true => Err(std::io::ErrorKind::FileTooLarge.into()),
-                false => scratch.file.write_all_at(buffer, end),
+                false => scratch.file.write_all_at(bytes, end),
             };
             written.map_err(scratch.named("write records to a file beside"))?;
-            end += buffer.len() as u64;
-            buffer.clear();
+            end += bytes.len() as u64;
+            batch.clear();
             Ok(())
         };
         for record in records {
-            let (key, value) = record?;
-            let (key, value) = (key.as_ref(), value.as_ref());
-            let len = LENGTHS + key.len() + value.len();
-            longest = longest.max(len as u64);
-            if buffer.len() + len > BUFFER {
-                flush(&mut buffer)?;
+            let record = record?;
+            let (key, value) = record.parts();
+            let before = batch.end();
+            batch.push(key, value)?;
+            longest = longest.max((batch.end() - before) as u64);
+            if batch.is_full() {
+                flush(&mut batch)?;
             }
-            for part in [key, value] {
-                buffer.extend(length(part)?.to_le_bytes());
-            }
-            buffer.extend_from_slice(key);
-            buffer.extend_from_slice(value);
         }
-        flush(&mut buffer)?;
+        flush(&mut batch)?;
         self.runs.push(Run { place: (start, end), longest });
         Ok(())
     }
@@ -153,59 +146,34 @@ pub(super) struct Reader {
 impl Reader {
     /// The next record; `None` at the end.
     pub(super) fn next(&mut self, runs: &Runs) -> Result<Option<Record>> {
-        if self.next >= self.batch.len() {
+        if self.next >= self.batch.end() {
             let Some(scratch) = runs.scratch.as_ref().filter(|_| self.at < self.end) else {
                 return Ok(None);
             };
             self.fill(scratch)?;
         }
-        self.next += 1;
-        Ok(Some(record(&self.batch, self.next - 1)))
+        let record = Record::new(&self.batch, self.next);
+        self.next = self.batch.after(self.next);
+        Ok(Some(record))
     }
 
     /// Reads as many records as the buffer has room for, and one at least.
     fn fill(&mut self, scratch: &Scratch) -> Result<()> {
         let changed = || Error::invalid("the file of sorted records changed").at(&scratch.beside);
-        let (mut batch, mut wanted) = (Batch::default(), self.buffer as u64);
-        while batch.len() == 0 {
+        let mut wanted = self.buffer as u64;
+        let batch = loop {
             let mut bytes = vec![0; wanted.min(self.end - self.at) as usize];
             read_exact_at(&scratch.file, &mut bytes, self.at).map_err(|e| e.at(&scratch.beside))?;
-            let mut rest = bytes.as_slice();
-            while let Some((key, value, behind)) = split(rest) {
-                batch.push(key, value);
-                rest = behind;
-            }
-            self.at += (bytes.len() - rest.len()) as u64;
             // A record that is longer than the buffer.
-            wanted = record_bytes(rest).filter(|need| *need > wanted).unwrap_or(0);
-            if batch.len() == 0 && wanted == 0 {
-                return Err(changed());
+            let first = record_end(&bytes, 0).ok_or_else(changed)?;
+            if first > bytes.len() {
+                wanted = Some(first as u64).filter(|first| *first > wanted).ok_or_else(changed)?;
+                continue;
             }
-        }
+            break Batch::of(bytes);
+        };
+        self.at += batch.end() as u64;
         (self.batch, self.next) = (Rc::new(batch), 0);
         Ok(())
     }
-}
-
-/// The length of a key or a value; what is too long for a run is so for every table.
-fn length(part: &[u8]) -> Result<u32> {
-    let too_large = |_| {
-        let (size, limit) = (part.len() as u64, u64::from(u32::MAX));
-        Error::new(ErrorKind::TooLarge { what: "a key or a value", size, limit })
-    };
-    u32::try_from(part.len()).map_err(too_large)
-}
-
-/// How many bytes the record that begins there takes.
-fn record_bytes(bytes: &[u8]) -> Option<u64> {
-    let [key, value] = [le32(bytes, 0)?, le32(bytes, 4)?].map(u64::from);
-    Some(LENGTHS as u64 + key + value)
-}
-
-/// The record that begins there, if it is whole, and what is behind it.
-fn split(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let key = le32(bytes, 0)? as usize;
-    let (record, behind) = bytes.split_at_checked(usize::try_from(record_bytes(bytes)?).ok()?)?;
-    let (key, value) = record.get(LENGTHS..)?.split_at_checked(key)?;
-    Some((key, value, behind))
 }

@@ -5,10 +5,11 @@
 //! Invariants: of records that belong at one place those that came first come first. Nothing is left
 //! on the disk: the file of runs has no name.
 
-use super::batch::{Batch, Record, record};
+use super::batch::{Batch, Record};
 use super::order::{Entry, Order, sort};
 use super::runs::{Reader, Runs};
 use crate::Result;
+use crate::btree::KeyValue;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
@@ -44,20 +45,20 @@ impl Sorter {
         self.count
     }
 
-    /// Adds the records of a batch from number `from` on.
+    /// Adds the records of a batch from the one at `from` on.
     pub(super) fn add(&mut self, batch: Rc<Batch>, from: usize) -> Result<()> {
         // A list that grows is there twice for a moment.
-        let list = 2 * size_of::<Entry>() * (batch.len() - from);
+        let list = 2 * size_of::<Entry>() * batch.len();
         let held = (batch.memory() + list) as u64;
         if self.held + held > self.budget {
             self.spill()?;
         }
         self.held += held;
-        self.count += (batch.len() - from) as u64;
-        let (number, last) = (self.batches.len(), batch.len());
-        self.batches.push(batch);
-        let entries = (from..last).map(|i| Entry::new(&self.batches, number, i));
+        let (number, before) = (self.batches.len(), self.entries.len());
+        self.batches.push(Rc::clone(&batch));
+        let entries = batch.starts(from).map(|at| Entry::new(&self.batches, number, at));
         self.entries.extend(entries);
+        self.count += (self.entries.len() - before) as u64;
         Ok(())
     }
 
@@ -172,12 +173,8 @@ impl Sorted {
     /// Brings some records near: they are anywhere in memory, and together they wait for it once.
     fn make_ready(&mut self) {
         let places = self.entries.by_ref().take(READY).map(Entry::place);
-        self.ready.extend(places.map(|(batch, number)| record(&self.batches[batch], number)));
-        // Key and value are one behind the other.
-        let touch = |sum, (key, value): &Record| {
-            let byte = |byte: Option<&u8>| byte.copied().unwrap_or(0);
-            sum ^ byte(key.as_ref().first()) ^ byte(value.as_ref().last())
-        };
+        self.ready.extend(places.map(|(batch, at)| Record::new(&self.batches[batch], at)));
+        let touch = |sum, record: &Record| sum ^ record.parts().1.last().copied().unwrap_or(0);
         std::hint::black_box(self.ready.iter().fold(0, touch));
         self.ready.reverse();
     }
@@ -206,7 +203,7 @@ impl Sorted {
     fn next_that_counts(&mut self) -> Result<Option<Record>> {
         while let Some(record) = self.next.take() {
             self.next = self.next_of_all()?;
-            let is_one = |next: &Record| self.order.is_one(parts(&record), parts(next));
+            let is_one = |next: &Record| self.order.is_one(record.parts(), next.parts());
             if !self.next.as_ref().is_some_and(is_one) {
                 return Ok(Some(record));
             }
@@ -224,11 +221,6 @@ impl Iterator for Sorted {
     }
 }
 
-/// The key and the value of a record.
-pub(super) fn parts(record: &Record) -> (&[u8], &[u8]) {
-    (record.0.as_ref(), record.1.as_ref())
-}
-
 /// The next record of a run.
 struct Head {
     record: Record,
@@ -240,7 +232,7 @@ struct Head {
 impl Ord for Head {
     /// The highest of a heap is taken first.
     fn cmp(&self, other: &Head) -> Ordering {
-        let places = self.order.places(parts(&self.record), parts(&other.record));
+        let places = self.order.places(self.record.parts(), other.record.parts());
         places.then(self.run.cmp(&other.run)).reverse()
     }
 }
