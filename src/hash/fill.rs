@@ -2,13 +2,14 @@
 //!
 //! They are collected by where they go; then those are left that are the last of their keys, and every page is made in the
 //! size that it will have. In an index that grows record by record each slot is copied some six times, and each record
-//! is looked at again: that took twice as long. Where more records wait than there is memory for, those that are there are
-//! entered at once, and what follows one by one, a part of the index at a time.
+//! is looked at again: that took twice as long. Where more records wait than there is memory for, those that others
+//! replaced are left out; if that is not half of them, what is there is entered at once, and what follows one by one, a
+//! part of the index at a time.
 
 use super::format::words;
-use super::grow::{is_sensible_depth, skewed};
+use super::grow::{is_sensible_depth, most_lines, skewed};
 use super::index::{State, not_a_record};
-use super::page::{Page, SIZES, SLOTS, size_for, slot};
+use super::page::{MOST_LINES, Page, SLOTS, size_for, slot};
 use super::record::Kind;
 use super::view::{RecordView, record};
 use super::writer::Writer;
@@ -20,14 +21,12 @@ use crate::sort::sort_nearly_sorted;
 /// Bytes of the log for each part: what is sorted together then stays in the processor's caches, and so do the pages of a
 /// part and the way to them in the tables of addresses.
 const PART: u64 = 128 << 10;
-/// At most so many parts, lest the records that wait take much memory.
+/// At most so many parts, as each is written to in turn.
 const PARTS: u64 = 4096;
-/// Of the memory that there is, the share for records that wait.
+/// Of the memory that there is, the share for records that wait. Lists that grow, and are sorted, take three times as much.
 const MEMORY_SHARE: u64 = 32;
-/// Records of a part that are entered at a time where the index has some already.
+/// So many records, or places of several, are waited for at a time.
 const TOGETHER: usize = 64;
-/// Keys of the same place, of which a page has room for so many.
-const MOST_OF_A_PLACE: usize = SIZES[SIZES.len() - 1] as usize * SLOTS;
 
 /// A record to be entered.
 #[derive(Clone, Copy)]
@@ -59,7 +58,7 @@ pub(crate) struct Collected {
     /// How many may wait for the index to be made.
     most: usize,
     /// How many do, and the bytes of those that are puts; `None` when it is made.
-    first: Option<(usize, u64)>,
+    to_be_made: Option<(usize, u64)>,
 }
 
 impl Collected {
@@ -70,8 +69,13 @@ impl Collected {
             shift: 64 - parts.ilog2(),
             parts: vec![Vec::new(); parts as usize],
             most: memory_bytes() as usize / MEMORY_SHARE as usize / size_of::<Item>(),
-            first: Some((0, 0)),
+            to_be_made: Some((0, 0)),
         }
+    }
+
+    /// Forgets what waits, with its memory, lest each part keeps as much as all may have.
+    fn give_back(&mut self) {
+        self.parts.iter_mut().for_each(|part| *part = Vec::new());
     }
 }
 
@@ -86,15 +90,13 @@ impl Writer<'_> {
         found: &RecordView<'_>,
     ) -> Result<()> {
         let is_put = found.header.kind == Kind::Put;
-        let Some(part) = collected.parts.get_mut((place >> collected.shift) as usize) else {
-            return Ok(());
-        };
+        let part = &mut collected.parts[(place >> collected.shift) as usize];
         part.push(Item::new(place, at, is_put));
-        match &mut collected.first {
+        match &mut collected.to_be_made {
             Some((count, live)) => {
                 *count += 1;
                 *live += if is_put { found.header.room() } else { 0 };
-                if *count >= collected.most { self.make_pages(collected) } else { Ok(()) }
+                if *count >= collected.most { self.make_space(collected) } else { Ok(()) }
             }
             None if part.len() == TOGETHER => self.enter_part(part),
             None => Ok(()),
@@ -103,37 +105,57 @@ impl Writer<'_> {
 
     /// Forgets what waits, and what was entered.
     pub(crate) fn forget_collected(&self, collected: &mut Collected) -> Result<()> {
-        collected.parts.iter_mut().for_each(Vec::clear);
-        collected.first = Some((0, 0));
+        collected.give_back();
+        collected.to_be_made = Some((0, 0));
         self.empty_index()
     }
 
     /// Enters all that waits.
     pub(crate) fn enter_collected(&self, collected: &mut Collected) -> Result<()> {
-        if collected.first.is_some() {
+        if collected.to_be_made.is_some() {
+            self.leave_last(collected)?;
             return self.make_pages(collected);
         }
         collected.parts.iter_mut().try_for_each(|part| self.enter_part(part))
     }
 
-    /// Makes the pages of an empty index from all that waits.
-    fn make_pages(&self, collected: &mut Collected) -> Result<()> {
-        let Some((_, mut live)) = collected.first.take() else { return Ok(()) };
+    /// When as many wait as may.
+    fn make_space(&self, collected: &mut Collected) -> Result<()> {
+        self.leave_last(collected)?;
+        let is_enough = |(count, _)| count <= collected.most / 2;
+        if collected.to_be_made.is_some_and(is_enough) {
+            Ok(())
+        } else {
+            self.make_pages(collected)
+        }
+    }
+
+    /// Sorts what waits for the index, and leaves those puts that nothing after them replaced or took away.
+    fn leave_last(&self, collected: &mut Collected) -> Result<()> {
+        let Some((count, live)) = &mut collected.to_be_made else { return Ok(()) };
         let mut scratch = Vec::new();
+        *count = 0;
         for part in &mut collected.parts {
             sort(part, collected.shift, &mut scratch);
-            live -= self.leave_last(part)?;
+            // Who may only read has nobody keep the log as it was when these were added.
+            *live = live.saturating_sub(self.leave_last_of_part(part)?);
             part.retain(|item| item.is_put());
+            *count += part.len();
         }
-        let total: usize = collected.parts.iter().map(Vec::len).sum();
+        Ok(())
+    }
+
+    /// Makes the pages of an empty index from all that waits, which is sorted.
+    fn make_pages(&self, collected: &mut Collected) -> Result<()> {
+        let Some((total, live)) = collected.to_be_made.take() else { return Ok(()) };
         let (old, total) = (self.directory()?, total as u64);
         let old_page = self.index.page(old, 0)?;
-        // As an index of this size grows them.
-        let most_lines = (total / SLOTS as u64 / 8).clamp(SIZES[3], SIZES[10]);
-        self.reserve_index(self.index.load(words::BUMP) + total / SLOTS as u64)?;
+        let lines = total / SLOTS as u64;
+        self.reserve_index(self.index.load(words::BUMP) + lines)?;
+        let most_lines = most_lines(lines);
         let mut pages = Pages { most_lines, total, made: Vec::new(), slots: Vec::new() };
         self.divide(Share::Parts(&collected.parts), 0, &mut pages)?;
-        collected.parts.iter_mut().for_each(|part| *part = Vec::new());
+        collected.give_back();
         self.name_pages(&pages.made)?;
         self.retire(old.directory() - 1)?;
         self.retire(old_page.block)?;
@@ -151,11 +173,12 @@ impl Writer<'_> {
             self.divide(lower, depth + 1, pages)?;
             return self.divide(upper, depth + 1, pages);
         }
-        if size.is_none() && count > MOST_OF_A_PLACE {
+        // Where their hashes do not tell them apart one page has them all, if it can.
+        let lines = size.unwrap_or(pages.most_lines);
+        if count as u64 > lines * SLOTS as u64 {
             return Err(skewed());
         }
-        // Where their hashes do not tell them apart one page has them all.
-        let page = Page { block: 0, lines: size.unwrap_or(SIZES[10]), depth, base: depth };
+        let page = Page { block: 0, lines, depth, base: depth };
         pages.slots.clear();
         share.each(|item| pages.slots.push(slot(page.tag(item.place), item.at())));
         pages.made.push(self.filled(page, &pages.slots)?);
@@ -179,50 +202,41 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Leaves of the puts of sorted records those that nothing after them replaced or took away; the bytes of the others.
-    fn leave_last(&self, part: &mut [Item]) -> Result<u64> {
-        let mut from = 0;
-        let mut several = Vec::new();
-        for same in part.chunk_by(|a, b| a.place == b.place) {
-            if same.len() > 1 {
-                several.push(from..from + same.len());
-            }
-            from += same.len();
-        }
+    /// Marks the puts of sorted records that others replaced, or took away, as gone; how many bytes they have.
+    fn leave_last_of_part(&self, part: &mut [Item]) -> Result<u64> {
+        let same_places = part.chunk_by_mut(|a, b| a.place == b.place);
+        let mut several: Vec<&mut [Item]> = same_places.filter(|same| same.len() > 1).collect();
         let mut gone = 0;
-        for together in several.chunks(TOGETHER / 2) {
-            for item in together.iter().flat_map(|range| part.get(range.clone()).unwrap_or(&[])) {
+        for together in several.chunks_mut(TOGETHER) {
+            for item in together.iter().flat_map(|same| same.iter()) {
                 self.core.data.prefetch(item.at());
             }
-            for range in together {
-                let same = part.get_mut(range.clone()).unwrap_or_default();
-                gone += self.leave_last_of(same)?;
+            for same in together {
+                gone += self.leave_last_of_place(same)?;
             }
         }
         Ok(gone)
     }
 
     /// The same of records whose keys have one place, and nearly always are one key.
-    fn leave_last_of(&self, same: &mut [Item]) -> Result<u64> {
+    fn leave_last_of_place(&self, same: &mut [Item]) -> Result<u64> {
         let mut gone = 0;
         // For each key that has a put: its number among the records, and its bytes.
         let mut last: Vec<(&[u8], usize, u64)> = Vec::new();
         for i in 0..same.len() {
-            let Some(item) = same.get(i).copied() else { break };
+            let item = same[i];
             let found = record(&self.core.data, self, item.at());
             let found = found.ok_or_else(|| not_a_record(item.at()))?;
             let key = self.core.key_of(self, &found).ok_or_else(|| not_a_record(item.at()))?;
             if let Some(old) = last.iter().position(|(other, ..)| *other == key) {
                 let (_, old, room) = last.swap_remove(old);
                 gone += room;
-                if let Some(old) = same.get_mut(old) {
-                    old.at = 0;
-                }
+                same[old].at = 0;
             }
             if item.is_put() {
                 last.push((key, i, found.header.room()));
             }
-            if last.len() > MOST_OF_A_PLACE {
+            if last.len() > MOST_LINES * SLOTS {
                 return Err(skewed());
             }
         }
@@ -272,6 +286,7 @@ impl Writer<'_> {
 struct Pages {
     /// Records of all of them.
     total: u64,
+    /// How large one may be: as an index of this size grows them.
     most_lines: u64,
     made: Vec<Page>,
     /// Reused: what the slots of a page say.
@@ -323,7 +338,7 @@ impl Share<'_> {
 fn sort(part: &mut Vec<Item>, shift: u32, scratch: &mut Vec<Item>) {
     let bits = part.len().max(2).ilog2();
     let range = |item: &Item| (item.place << (64 - shift) >> (64 - bits)) as usize;
-    let mut starts = vec![0u32; 1 << bits];
+    let mut starts = vec![0usize; 1 << bits];
     for item in part.iter() {
         starts[range(item)] += 1;
     }
@@ -335,7 +350,7 @@ fn sort(part: &mut Vec<Item>, shift: u32, scratch: &mut Vec<Item>) {
     scratch.resize(part.len(), Item { place: 0, at: 0 });
     for item in part.iter() {
         let start = &mut starts[range(item)];
-        scratch[*start as usize] = *item;
+        scratch[*start] = *item;
         *start += 1;
     }
     std::mem::swap(part, scratch);
@@ -346,6 +361,7 @@ fn sort(part: &mut Vec<Item>, shift: u32, scratch: &mut Vec<Item>) {
 mod tests {
     use super::*;
     use crate::hash::Hash;
+    use crate::hash::grow::is_skewed;
     use crate::hash::index::Index;
     use crate::hash::page::{address_of, tag_of};
     use crate::hash::rebuild::Log;
@@ -354,20 +370,19 @@ mod tests {
     use std::collections::BTreeMap;
     use std::marker::PhantomData;
 
-    /// Keys and values that an index made from the log of a store leads to, where at most `most` records wait.
-    fn made_from(store: &Hash, most: usize) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    type Map = BTreeMap<Vec<u8>, Vec<u8>>;
+
+    /// Keys and values that an index leads to which is made from the log of a store, with this hash, where at most `most`
+    /// records wait; and the depth of its directory.
+    fn made_from(store: &Hash, (hash_id, seed): (u32, u64), most: usize) -> Result<(Map, u32)> {
         let core = store.core();
-        let writer = core.writer().unwrap();
-        let header = writer.index.header;
-        let of_store = core.header;
-        let file = memory_file().unwrap();
-        let index = Index::create(file, 1 << 30, of_store, header.hash_id, header.seed).unwrap();
+        let writer = core.writer()?;
+        let index = Index::create(memory_file()?, 1 << 30, core.header, hash_id, seed)?;
         let maker = Writer { core, index: &index, lock: None, _here: PhantomData };
         let collected = Collected { most, ..Collected::new(core.data.len()) };
-        maker.rebuild_by(Log::Until(writer.index.load(words::TAIL)), collected).unwrap();
-        let mut found = BTreeMap::new();
-        let mut live = 0;
-        let each = |page| {
+        maker.rebuild_by(Log::Until(writer.index.load(words::TAIL)), collected)?;
+        let (mut found, mut live) = (Map::new(), 0);
+        index.each_page(index.state(), |page| {
             for entry in maker.entries(page)? {
                 let at = address_of(entry);
                 let view = record(&core.data, &maker, at).ok_or_else(|| not_a_record(at))?;
@@ -378,11 +393,15 @@ mod tests {
                 assert!(found.insert(view.key.to_vec(), view.value.to_vec()).is_none());
             }
             Ok(())
-        };
-        index.each_page(index.state(), each).unwrap();
+        })?;
         assert_eq!(index.load(words::COUNT), found.len() as u64);
         assert_eq!(index.load(words::LIVE), live);
-        found
+        Ok((found, index.state().depth()))
+    }
+
+    fn hash_of(store: &Hash) -> (u32, u64) {
+        let header = store.core().newest.get().header;
+        (header.hash_id, header.seed)
     }
 
     /// Whatever was done, and whether all of it waits, or some of it is entered before.
@@ -414,9 +433,61 @@ mod tests {
                 }
             }
             for most in [1, 10, 1000, usize::MAX] {
-                assert!(made_from(&store, most) == model, "{most_keys} keys, {most} wait");
+                let (found, _) = made_from(&store, hash_of(&store), most).unwrap();
+                assert!(found == model, "{most_keys} keys, {most} wait");
             }
         }
+    }
+
+    /// Keys that a hash does not tell apart are few, or there is another hash for them.
+    #[test]
+    fn keys_of_one_place_make_no_deep_directory() {
+        for count in [100, 1500] {
+            let store = Hash::in_memory().unwrap();
+            let hash = hash_of(&store);
+            let index = store.core().newest.get();
+            let keys = (0u64..).map(u64::to_le_bytes);
+            let of_one_page: Vec<_> =
+                keys.filter(|key| index.place(key) >> 48 == 7).take(count).collect();
+            let mut model = Map::new();
+            for key in of_one_page.iter().copied().chain((0..5000u64).map(u64::to_be_bytes)) {
+                // Keys that crowd together have the store take another hash itself.
+                let _ = store.insert(&key, b"value");
+                store.insert(&key, b"value").unwrap();
+                model.insert(key.to_vec(), b"value".to_vec());
+            }
+            for most in [10, 1000, usize::MAX] {
+                match made_from(&store, hash, most) {
+                    Ok((found, depth)) => {
+                        assert!(found == model);
+                        assert!(depth <= 12, "{depth}");
+                    }
+                    Err(error) => assert!(count == 1500 && is_skewed(&error), "{error}"),
+                }
+            }
+            store.rebuild_index(true).unwrap();
+            let (found, depth) = made_from(&store, hash_of(&store), usize::MAX).unwrap();
+            assert!(found == model && depth <= 12);
+        }
+    }
+
+    /// What others replaced is left out before the index is made, and the memory of what is cleared is given back.
+    #[test]
+    fn what_was_replaced_does_not_wait() {
+        let store = Hash::in_memory().unwrap();
+        let writer = store.core().writer().unwrap();
+        let mut cursor = writer.cursor();
+        let header = RecordHeader { kind: Kind::Put, key_len: 1, value_len: 0 };
+        let mut collected = Collected { most: 100, ..Collected::new(1 << 20) };
+        for i in 0..10_000u64 {
+            let at = writer.append_record(&mut cursor, header, &[(i % 40) as u8], &[]).unwrap();
+            let found = record(&store.core().data, &writer, at).unwrap();
+            let place = (i % 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            writer.collect(&mut collected, at, place, &found).unwrap();
+            assert!(collected.to_be_made.is_some_and(|(count, _)| count < 100));
+        }
+        writer.forget_collected(&mut collected).unwrap();
+        assert!(collected.parts.iter().all(|part| part.capacity() == 0));
     }
 
     /// Keys whose hashes are equal are told apart by what they are.
@@ -440,7 +511,7 @@ mod tests {
             items.push(Item::new(7, at, kind == Kind::Put));
             rooms.push(header.room());
         }
-        let gone = writer.leave_last_of(&mut items).unwrap();
+        let gone = writer.leave_last_of_place(&mut items).unwrap();
         let left: Vec<usize> = (0..items.len()).filter(|i| items[*i].is_put()).collect();
         assert_eq!(left, [2, 3]);
         assert_eq!(gone, rooms[0] + rooms[1]);

@@ -102,8 +102,7 @@ impl Page {
         tag >> (TAG_BITS - 1 - (self.depth - self.base)) & 1 == 1
     }
 
-    /// Whether as many bits of the tags are the same for the whole page as may be: it should have another base when it
-    /// grows, which takes a look at each of its records.
+    /// Whether as many bits of the tags are the same for the whole page as may be.
     pub(crate) fn is_used_up(self) -> bool {
         self.depth - self.base >= USED_AT_MOST
     }
@@ -153,7 +152,7 @@ pub(crate) fn overflows(line: &[AtomicU64; SLOTS]) -> bool {
 }
 
 /// Lines of the largest page.
-const MOST_LINES: usize = SIZES[SIZES.len() - 1] as usize;
+pub(crate) const MOST_LINES: usize = SIZES[SIZES.len() - 1] as usize;
 
 /// The lines of a page being filled, not yet where readers look. Each entry of a page is copied
 /// some six times before it splits, so this is a good part of what a growing store does.

@@ -93,9 +93,7 @@ impl Writer<'_> {
 
     /// Fills the new, empty index with what another one leads to.
     pub(crate) fn copy_index(&self, old: &Index) -> Result<()> {
-        const COPIED: [u64; 18] = [
-            words::COUNT,
-            words::LIVE,
+        const COPIED: [u64; 16] = [
             words::TAIL,
             words::APPLIED,
             words::TAIL_UNIT,
@@ -121,6 +119,7 @@ impl Writer<'_> {
         for unit in 0..from.units()? {
             self.segment(unit)?.copy_from(&from.segment(unit)?);
         }
+        let mut collected = Collected::new(self.core.data.len());
         old.each_page(from.directory()?, |page| {
             let entries = from.entries(page)?;
             from.prefetch_records(&entries);
@@ -128,10 +127,11 @@ impl Writer<'_> {
                 let at = address_of(entry);
                 let found = record(&self.core.data, self, at);
                 let found = found.ok_or_else(|| not_a_record(at))?;
-                self.slot_for(self.index.place(found.key))?.lead_to(at);
+                self.collect(&mut collected, at, self.index.place(found.key), &found)?;
             }
             Ok(())
-        })
+        })?;
+        self.enter_collected(&mut collected)
     }
 
     /// Enters the records of the log, and says where it ends.
