@@ -140,6 +140,8 @@ impl Writer<'_> {
             // Who may only read has nobody keep the log as it was when these were added.
             *live = live.saturating_sub(self.leave_last_of_part(part)?);
             part.retain(|item| item.is_put());
+            // What it was sorted in may be far longer.
+            part.shrink_to_fit();
             *count += part.len();
         }
         Ok(())
@@ -174,10 +176,10 @@ impl Writer<'_> {
             return self.divide(upper, depth + 1, pages);
         }
         // Where their hashes do not tell them apart one page has them all, if it can.
-        let lines = size.unwrap_or(pages.most_lines);
-        if count as u64 > lines * SLOTS as u64 {
+        if size.is_none() && count > MOST_LINES * SLOTS {
             return Err(skewed());
         }
+        let lines = size.unwrap_or(MOST_LINES as u64);
         let page = Page { block: 0, lines, depth, base: depth };
         pages.slots.clear();
         share.each(|item| pages.slots.push(slot(page.tag(item.place), item.at())));
@@ -442,52 +444,69 @@ mod tests {
     /// Keys that a hash does not tell apart are few, or there is another hash for them.
     #[test]
     fn keys_of_one_place_make_no_deep_directory() {
-        for count in [100, 1500] {
+        for (crowded, others) in
+            [(100, 5000), (250, 2000), (400, 3000), (700, 5000), (700, 7000), (1500, 5000)]
+        {
             let store = Hash::in_memory().unwrap();
             let hash = hash_of(&store);
             let index = store.core().newest.get();
             let keys = (0u64..).map(u64::to_le_bytes);
-            let of_one_page: Vec<_> =
-                keys.filter(|key| index.place(key) >> 48 == 7).take(count).collect();
+            let of_one_page = keys.filter(|key| index.place(key) >> 52 == 7).take(crowded);
             let mut model = Map::new();
-            for key in of_one_page.iter().copied().chain((0..5000u64).map(u64::to_be_bytes)) {
+            for key in (0..others).map(u64::to_be_bytes).chain(of_one_page.collect::<Vec<_>>()) {
                 // Keys that crowd together have the store take another hash itself.
                 let _ = store.insert(&key, b"value");
                 store.insert(&key, b"value").unwrap();
                 model.insert(key.to_vec(), b"value".to_vec());
             }
+            store.verify(|_, _| ()).unwrap();
             for most in [10, 1000, usize::MAX] {
                 match made_from(&store, hash, most) {
                     Ok((found, depth)) => {
                         assert!(found == model);
                         assert!(depth <= 12, "{depth}");
                     }
-                    Err(error) => assert!(count == 1500 && is_skewed(&error), "{error}"),
+                    Err(error) => {
+                        assert!(crowded == 1500 || most < usize::MAX, "{crowded}, {others}");
+                        assert!(is_skewed(&error), "{error}");
+                    }
                 }
             }
-            store.rebuild_index(true).unwrap();
-            let (found, depth) = made_from(&store, hash_of(&store), usize::MAX).unwrap();
-            assert!(found == model && depth <= 12);
+            for has_other_hash in [false, true] {
+                store.rebuild_index(has_other_hash).unwrap();
+                store.verify(|_, _| ()).unwrap();
+                store.insert(b"one more", b"value").unwrap();
+                store.remove(b"one more").unwrap();
+                let (found, depth) = made_from(&store, hash_of(&store), usize::MAX).unwrap();
+                assert!(found == model && depth <= 12);
+            }
         }
     }
 
-    /// What others replaced is left out before the index is made, and the memory of what is cleared is given back.
+    /// What others replaced is left out before the index is made, and its memory is given back.
     #[test]
     fn what_was_replaced_does_not_wait() {
+        const MOST: usize = 100;
         let store = Hash::in_memory().unwrap();
         let writer = store.core().writer().unwrap();
         let mut cursor = writer.cursor();
         let header = RecordHeader { kind: Kind::Put, key_len: 1, value_len: 0 };
-        let mut collected = Collected { most: 100, ..Collected::new(1 << 20) };
-        for i in 0..10_000u64 {
-            let at = writer.append_record(&mut cursor, header, &[(i % 40) as u8], &[]).unwrap();
-            let found = record(&store.core().data, &writer, at).unwrap();
-            let place = (i % 40).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            writer.collect(&mut collected, at, place, &found).unwrap();
-            assert!(collected.to_be_made.is_some_and(|(count, _)| count < 100));
+        for keys in [1, 40] {
+            let mut collected = Collected { most: MOST, ..Collected::new(1 << 20) };
+            let held =
+                |collected: &Collected| collected.parts.iter().map(Vec::capacity).sum::<usize>();
+            for i in 0..10_000u64 {
+                let at =
+                    writer.append_record(&mut cursor, header, &[(i % keys) as u8], &[]).unwrap();
+                let found = record(&store.core().data, &writer, at).unwrap();
+                let place = (i % keys).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                writer.collect(&mut collected, at, place, &found).unwrap();
+                assert!(collected.to_be_made.is_some_and(|(count, _)| count < MOST));
+                assert!(held(&collected) < 4 * MOST, "{}", held(&collected));
+            }
+            writer.forget_collected(&mut collected).unwrap();
+            assert_eq!(held(&collected), 0);
         }
-        writer.forget_collected(&mut collected).unwrap();
-        assert!(collected.parts.iter().all(|part| part.capacity() == 0));
     }
 
     /// Keys whose hashes are equal are told apart by what they are.
