@@ -3,7 +3,7 @@
 //! A record is the length of its key and that of its value, four bytes each, the key and the value. It is named by where
 //! it begins: whoever looks at records in the order of their keys waits for one place of memory for each.
 
-use crate::btree::KeyValue;
+use crate::btree::{KeyValue, MAX_KEY, MAX_VALUE};
 use crate::bytes::le32;
 use crate::{Error, ErrorKind, Result};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ impl Batch {
     /// # Errors
     /// Its key or its value is too long for every table.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let lengths = [length(key)?, length(value)?];
+        let lengths = [length("key", key, MAX_KEY as u64)?, length("value", value, MAX_VALUE)?];
         self.bytes.reserve(LENGTHS + key.len() + value.len());
         self.bytes.extend(lengths.map(u32::to_le_bytes).as_flattened());
         self.bytes.extend_from_slice(key);
@@ -107,13 +107,10 @@ pub(super) fn record_end(bytes: &[u8], at: usize) -> Option<usize> {
     Some(at + LENGTHS + key as usize + value as usize)
 }
 
-/// The length of a key or a value.
-fn length(part: &[u8]) -> Result<u32> {
-    let too_large = |_| {
-        let (size, limit) = (part.len() as u64, u64::from(u32::MAX));
-        Error::new(ErrorKind::TooLarge { what: "a key or a value", size, limit })
-    };
-    u32::try_from(part.len()).map_err(too_large)
+/// A length that may be written here: tables have lower limits.
+fn length(what: &'static str, part: &[u8], limit: u64) -> Result<u32> {
+    let size = part.len() as u64;
+    u32::try_from(size).map_err(|_| Error::new(ErrorKind::TooLarge { what, size, limit }))
 }
 
 /// A record of a batch.

@@ -107,7 +107,7 @@ impl Runs {
             let before = batch.end();
             batch.push(key, value)?;
             longest = longest.max((batch.end() - before) as u64);
-            if batch.is_full() {
+            if batch.end() >= BUFFER {
                 flush(&mut batch)?;
             }
         }
