@@ -123,11 +123,13 @@ impl Feed {
             batches += 1;
             seen += batch.memory();
             let first = last.as_ref().map(Record::parts).into_iter();
-            let records = first.chain(batch.starts(0).map(|at| batch.get(at)));
+            let mut newest = None;
+            let starts = batch.starts(0).inspect(|at| newest = Some(*at));
+            let records = first.chain(starts.map(|at| batch.get(at)));
             if !records.is_sorted_by(|last, next| order.is_next(*last, *next)) {
                 return false;
             }
-            last = batch.starts(0).last().map(|at| Record::new(batch, at)).or(last);
+            last = newest.map(|at| Record::new(batch, at)).or(last);
         }
         true
     }

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// What is written, or read, at once at most, unless a record is longer.
+/// What is written at once, to the end of a record, and what is read at most, unless a record is longer.
 const BUFFER: usize = 256 << 10;
 const LEAST_BUFFER: usize = 16 << 10;
 
@@ -32,7 +32,8 @@ struct Run {
 }
 
 impl Run {
-    /// Bytes of memory that reading it takes at least: of what was read, and as records.
+    /// Bytes of memory that reading it takes at least: of what is read, and of the batch before, as long as a record of
+    /// that waits.
     fn least_memory(&self) -> u64 {
         2 * self.longest.max(LEAST_BUFFER as u64)
     }
