@@ -1,5 +1,5 @@
 //! Danger: damaged or hostile files that make a store panic, hang, die of SIGBUS, or answer what it
-//! never held; a full disk or missing permissions that harm what is there.
+//! never held; a full disk that harms what is there.
 //!
 //! What is promised, and tested here:
 //! - A damaged data file: every answer is right or an error, but for the one key in whose record
@@ -17,12 +17,11 @@ use common::hash::{BOOT_AT, LOCKS_AT, LOG_AT, index_of, must};
 use common::mount::Mount;
 use common::power::write_image;
 use common::subject::{State, Subject, state_of};
-use common::sys::{self, Status};
+use common::sys;
 use common::{Rng, child, is_child, is_soak};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, recover};
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 /// A small store that was closed: its files, what is in it, and what each key ever was.
@@ -109,51 +108,6 @@ impl Sample {
 
 fn is_lock(at: usize) -> bool {
     (LOCKS_AT[0]..LOCKS_AT[1] + 64).contains(&at)
-}
-
-/// Who may not write has an index in memory then, however large that is.
-#[test]
-fn a_large_store_without_an_index_can_be_read_by_who_may_not_write() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
-    let count = 200_000u32;
-    for from in (0..count).step_by(10_000) {
-        let mut batch = Batch::new();
-        (from..from + 10_000).for_each(|i| {
-            batch.insert(&i.to_le_bytes(), b"v");
-        });
-        store.batch(&batch).unwrap();
-    }
-    drop(store);
-    fs::remove_file(index_of(&path)).unwrap();
-    let reader = Hash::options().read_only(true).open(&path).unwrap();
-    assert_eq!(reader.len().unwrap(), u64::from(count));
-    let is_there = |i: u32| reader.contains_key(&i.to_le_bytes()).unwrap();
-    assert!((0..count).step_by(997).all(is_there) && !is_there(count));
-}
-
-/// Records that are replaced while they are copied are marked in the copy, whose log ends before what
-/// replaced them.
-#[test]
-fn a_copy_made_while_others_write_is_whole_also_to_who_may_not_write_to_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
-    let store = Hash::create(&path).unwrap();
-    let key = |i: u32| i.to_le_bytes();
-    (0..60_000).for_each(|i| store.insert(&key(i), &[1; 50]).unwrap());
-    let mut is_first = true;
-    let replace = |_, _| {
-        if std::mem::take(&mut is_first) {
-            (0..60_000).for_each(|i| store.insert(&key(i), &[2; 50]).unwrap());
-        }
-    };
-    store.backup(&copy, replace).unwrap();
-    for is_reader in [true, false] {
-        let copied = Hash::options().read_only(is_reader).open(&copy).unwrap();
-        copied.verify(|_, _| ()).unwrap_or_else(|e| panic!("read only: {is_reader}: {e}"));
-        assert_eq!(copied.get(&key(59_999)).unwrap().as_deref(), Some(&[1; 50][..]));
-    }
 }
 
 #[test]
@@ -382,127 +336,6 @@ fn what_is_no_store_is_refused() {
     fs::write(&path, &sample.data).unwrap();
     fs::create_dir(index_of(&path)).unwrap();
     Hash::open(&path).unwrap_err();
-}
-
-#[test]
-fn without_permission_it_says_so() {
-    let folder = tempfile::tempdir().unwrap();
-    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
-    store.insert(b"key", b"value").unwrap();
-    let mode = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-    for (bits, may_read) in [(0o000, false), (0o444, true)] {
-        mode(bits);
-        let mut process = sys::fork(|| {
-            if !sys::become_nobody() {
-                return;
-            }
-            let error = Hash::open(&path).unwrap_err().to_string();
-            assert!(error.contains("Permission denied") && error.contains("store"), "{error}");
-            match Hash::options().read_only(true).open(&path) {
-                Ok(store) if may_read => {
-                    assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
-                    store.insert(b"key", b"other").unwrap_err();
-                }
-                Err(_) if !may_read => {}
-                other => panic!("{bits:o}: {other:?}"),
-            }
-        });
-        assert_eq!(process.wait(), Status::Exited(0), "{bits:o}");
-    }
-}
-
-/// Everything that a handle can do, of one that may only read: answers or errors, and no signal.
-#[test]
-fn a_reader_without_rights_reads_and_no_more() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
-    let key = |i: u64| format!("key {i}").into_bytes();
-    for i in 0..3000 {
-        store.insert(&key(i), &[1; 30]).unwrap();
-    }
-    let use_it = |path: &Path, is_alone: bool| {
-        let reader = Hash::options().read_only(true).open(path).unwrap();
-        assert_eq!(reader.get(&key(5)).unwrap().as_deref(), Some(&[1; 30][..]));
-        assert_eq!((reader.len().unwrap(), reader.iter().count()), (3000, 3000));
-        let refused = [
-            reader.insert(b"a", b"b").err(),
-            reader.remove(b"a").err(),
-            reader.clear().err(),
-            reader.transaction().err(),
-            reader.compact(1).err(),
-            reader.rebuild_index(true).err(),
-            reader.wait_for_change(0, std::time::Duration::ZERO).err(),
-        ];
-        assert!(refused.iter().all(Option::is_some), "{refused:?}");
-        let _ = reader.sync();
-        let _ = reader.stats().unwrap();
-        let _ = reader.readers();
-        if is_alone {
-            reader.verify(|_, _| ()).unwrap();
-        }
-        let copy = folder.path().join("copy");
-        if reader.backup(&copy, |_, _| ()).is_ok() {
-            assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), 3000);
-        }
-        // The end of its life is an end of nothing else.
-        Hash::options()
-            .read_only(true)
-            .durability(credenza::hash::Durability::Interval(1))
-            .open(path)
-            .map(drop)
-            .unwrap_or(());
-    };
-    let in_a_child = |path: &Path, is_alone: bool| {
-        let mut process = sys::fork(|| use_it(path, is_alone));
-        assert_eq!(process.wait(), Status::Exited(0), "alone: {is_alone}");
-    };
-    in_a_child(&path, true);
-    drop(store);
-    in_a_child(&path, true);
-    let mount = Mount::read_only(folder.path());
-    for index in [index_of(&path), folder.path().join("none")] {
-        let _ = fs::remove_file(index);
-        in_a_child(&path, true);
-        match &mount {
-            Some(mount) => {
-                let path = mount.path().join("store");
-                let reader = Hash::options().read_only(true).open(&path).unwrap();
-                assert_eq!(reader.len().unwrap(), 3000);
-                assert!(Hash::open(&path).unwrap_err().to_string().contains("ead-only"));
-            }
-            None => println!("skipped: this user may not mount a folder for reading only"),
-        }
-    }
-}
-
-/// A reader that made an index for itself learns of those who write later.
-#[test]
-fn a_reader_without_rights_sees_what_is_written_later() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
-    let put = |store: &Hash, byte: u8| {
-        for i in 0..50u8 {
-            store.insert(&[i], &[byte; 90]).unwrap();
-        }
-    };
-    put(&store, 1);
-    drop(store);
-    fs::remove_file(index_of(&path)).unwrap();
-    let reader = Hash::options().read_only(true).open(&path).unwrap();
-    let store = Hash::open(&path).unwrap();
-    for turn in 2..60 {
-        put(&store, turn);
-        if turn % 3 == 0 {
-            store.sync().unwrap();
-        }
-        for i in 0..50u8 {
-            assert_eq!(reader.get(&[i]).unwrap().as_deref(), Some(&[turn; 90][..]), "turn {turn}");
-        }
-    }
 }
 
 #[test]
