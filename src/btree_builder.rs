@@ -48,7 +48,7 @@ impl BTreeBuilder {
     /// The folder is missing or may not be written, or `path` is no regular file; or the recording that the
     /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
-        let place = Named::create(path.as_ref(), &[])?;
+        let place = Named::create(path.as_ref(), None)?;
         let store = BTree::options().create(true).unrecorded().open(place.path())?;
         let recording = Building::begin("btree", path.as_ref())?;
         let load = Some(BTreeLoad::begin(&store, None));

@@ -5,7 +5,7 @@
 //! whichever store it lies beside, so that a process killed between the two leaves the old store, or
 //! none, and later the new one.
 
-use crate::hash::{Batch, Hash, INDEX, check_sizes};
+use crate::hash::{Batch, Hash, INDEX_FILE, check_sizes};
 use crate::observe::Building;
 use crate::open::OpenOptions;
 use crate::os::publish::Named;
@@ -50,7 +50,7 @@ impl HashBuilder {
     /// The folder is missing or may not be written, or `path` is no regular file; or the recording that the
     /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<HashBuilder> {
-        let place = Named::create(path.as_ref(), &[INDEX])?;
+        let place = Named::create(path.as_ref(), Some(INDEX_FILE))?;
         let store = Hash::options().create(true).unrecorded().open(place.path())?;
         let recording = Building::begin("hash", path.as_ref())?;
         let (batch, batch_bytes, added, has_failed) = (Batch::new(), 0, 0, false);

@@ -20,8 +20,9 @@ use common::subject::{State, Subject, state_of};
 use common::sys;
 use common::{Rng, child, is_child, is_soak};
 use credenza::ErrorKind;
-use credenza::hash::{Batch, Hash, recover};
+use credenza::hash::{Batch, Hash, is_index, recover};
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::Path;
 
 /// A small store that was closed: its files, what is in it, and what each key ever was.
@@ -336,6 +337,50 @@ fn what_is_no_store_is_refused() {
     fs::write(&path, &sample.data).unwrap();
     fs::create_dir(index_of(&path)).unwrap();
     Hash::open(&path).unwrap_err();
+}
+
+/// Danger: what somebody else has beside the store under the name of its index, or laid there to have it lead to another's file,
+/// is written over.
+#[test]
+fn what_is_no_index_is_not_written_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (index, aside) = (index_of(&path), folder.path().join("store-index.1"));
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    drop(store);
+    let whole = fs::read(&index).unwrap();
+    let victim = folder.path().join("victim");
+    let opened = || {
+        assert_eq!(Hash::open(&path).unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        assert!(is_index(&index));
+    };
+    // Of another kind, also of this library's.
+    drop(credenza::btree::BTree::create(folder.path().join("tree")).unwrap());
+    for bytes in [b"notes".to_vec(), fs::read(folder.path().join("tree")).unwrap(), vec![0; 9000]] {
+        fs::write(&index, &bytes).unwrap();
+        assert!(!is_index(&index));
+        opened();
+        assert!(fs::read(&aside).unwrap() == bytes);
+        fs::remove_file(&aside).unwrap();
+    }
+    // A link, also to what is an index of this very store.
+    for bytes in [b"secret".to_vec(), whole] {
+        fs::write(&victim, &bytes).unwrap();
+        fs::remove_file(&index).unwrap();
+        symlink(&victim, &index).unwrap();
+        opened();
+        assert!(fs::read(&victim).unwrap() == bytes && !index.is_symlink());
+        assert_eq!(fs::read_link(&aside).unwrap(), victim);
+        fs::remove_file(&aside).unwrap();
+    }
+    // A new store of that name.
+    fs::remove_file(&path).unwrap();
+    fs::write(&index, b"notes").unwrap();
+    credenza::HashBuilder::create(&path).unwrap().finish().unwrap();
+    assert_eq!(fs::read(&aside).unwrap(), b"notes");
+    assert!(is_index(&index) && !is_index(&aside) && !is_index(&path));
+    Hash::open(&path).unwrap().verify(|_, _| ()).unwrap();
 }
 
 #[test]

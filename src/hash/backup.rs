@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX, index_of, session, unit_of, unit_place,
-    words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, index_of, session, unit_of,
+    unit_place, words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -168,7 +168,7 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
     refuse_old(to)?;
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
     // Half of a store would pass for all of it.
-    let place = Named::create(to, &[INDEX])?;
+    let place = Named::create(to, Some(INDEX_FILE))?;
     let store = Hash::options().create(true).limit(core.header.limit).open(place.path())?;
     let mut recovered = Recovered::default();
     // Nobody writes to a store that is being recovered.

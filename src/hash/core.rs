@@ -12,7 +12,7 @@ use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
     CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, IndexHeader, LOG_AT, MAGIC, PINS,
-    PINS_AT, PRESENT, SEGMENT_HEADER, index_of, session, words,
+    PINS_AT, PRESENT, SEGMENT_HEADER, index_of, is_index, session, words,
 };
 use super::grow::is_skewed;
 use super::index::Index;
@@ -21,6 +21,7 @@ use super::rebuild::Log;
 use super::view::drop_replaced_indexes;
 use super::writer::Writer;
 use crate::keyhash;
+use crate::os::aside::make_way;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
@@ -395,7 +396,7 @@ impl Core {
         let options = OpenOptions::new().read(true).write(self.data.is_writable()).clone();
         let file = match options
             .clone()
-            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(&path)
         {
             Ok(file) => file,
@@ -550,7 +551,8 @@ impl Core {
                 index
             }
             Some(path) => {
-                let staged = Staged::create(&path)?;
+                make_way(&path, is_index)?;
+                let staged = Staged::beside(path.clone())?;
                 // Who may read and write the one file may the other.
                 let given = staged.belongs_to(self.data.file());
                 given.map_err(|e| Error::io("set the permissions of", e).at(&path))?;

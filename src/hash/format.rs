@@ -5,6 +5,7 @@
 //! from it.
 
 use crate::bytes::{le32, le64};
+use crate::os::publish::Further;
 use crate::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
@@ -17,13 +18,21 @@ const INDEX_ENGINE: u32 = 0x102;
 const VERSION: u32 = 1;
 
 /// What the name of an index ends with, behind that of its data file.
-pub(crate) const INDEX: &str = "-index";
+const INDEX: &str = "-index";
+/// The index, which lies beside the data file.
+pub(crate) const INDEX_FILE: Further = Further { end: INDEX, is_own: is_index };
 
 /// Where the index is of the store whose data file is at `data`, a path without links.
 pub(crate) fn index_of(data: &Path) -> PathBuf {
     let mut name = data.as_os_str().to_owned();
     name.push(INDEX);
     name.into()
+}
+
+/// Whether a file that begins so is the index of a hash store, or what is left of one that was cut short.
+pub(crate) fn is_index(head: &[u8]) -> bool {
+    let engine = INDEX_ENGINE.to_le_bytes();
+    MAGIC.iter().chain(&engine).zip(head).all(|(own, found)| own == found)
 }
 
 /// Longest key, in bytes.

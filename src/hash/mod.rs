@@ -58,7 +58,7 @@ pub use batch::{Batch, Transaction};
 #[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::recognises;
 #[allow(unused_imports, reason = "the builder of stores and others use them")]
-pub(crate) use format::{INDEX, index_of};
+pub(crate) use format::{INDEX_FILE, index_of};
 pub use handle::Hash;
 pub use iter::Iter;
 pub use lease::LeasedValue;
@@ -68,3 +68,13 @@ pub use reader::Value;
 pub use stats::Stats;
 #[allow(unused_imports, reason = "the builder of stores uses it")]
 pub(crate) use writer::check_sizes;
+
+/// Whether the file at `path` is the index of a hash store, by its first bytes: it can always be made again. False for a link,
+/// whatever it leads to, and for what is not there or may not be read.
+///
+/// A program that puts another file in the place of a hash store removes `path` with `-index` behind it only if this is
+/// so: a file of the user's may have that name.
+pub fn is_index(path: impl AsRef<std::path::Path>) -> bool {
+    crate::os::aside::head_of(path.as_ref())
+        .is_ok_and(|head| !head.is_empty() && format::is_index(&head))
+}

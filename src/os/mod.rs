@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
 //! kernel is told about them), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`] (how a new
-//! file takes the place of an old one) with [`access`] (and what it takes over of it); then what stores that change need: [`shared`] (maps that
+//! file takes the place of an old one) with [`access`] (and what it takes over of it) and [`aside`] (and what it does not
+//! take the place of); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
 //! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
 //! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`own_lock`] (which a forked process does not wait for), [`atomic`] (words that are
@@ -10,6 +11,7 @@
 
 pub(crate) mod access;
 pub(crate) mod area;
+pub(crate) mod aside;
 pub mod atomic;
 pub(crate) mod file;
 pub(crate) mod lease;

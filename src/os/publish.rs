@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::access::Rights;
+use super::aside::make_way;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
@@ -50,7 +51,11 @@ impl Staged {
             }
             _ => {}
         }
-        let target = led_to(target);
+        Staged::beside(led_to(target))
+    }
+
+    /// The same for `target` itself: if that is a link, it is replaced by the file.
+    pub(crate) fn beside(target: PathBuf) -> Result<Staged> {
         if target.file_name().is_none() {
             return Err(Error::invalid("this does not name a file").at(target));
         }
@@ -94,15 +99,23 @@ impl Staged {
     }
 }
 
-/// A store that is built under a temporary name beside `target`, with files of its own beside it; dropped
+/// A further file of a store, beside it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Further {
+    /// What its name ends with, behind that of the store.
+    pub end: &'static str,
+    /// Whether a file that begins so is one: only such are replaced.
+    pub is_own: fn(&[u8]) -> bool,
+}
+
+/// A store that is built under a temporary name beside `target`, perhaps with a file of its own beside it; dropped
 /// unpublished, it leaves nothing. Whoever has it open must have closed it before either.
 #[derive(Debug)]
 pub(crate) struct Named {
     /// Empty when the name may be another's.
     path: PathBuf,
     target: PathBuf,
-    /// What the names of its further files end with.
-    further: &'static [&'static str],
+    further: Option<Further>,
     /// As of a [`Staged`].
     pid: u32,
 }
@@ -112,7 +125,7 @@ impl Named {
     ///
     /// # Errors
     /// As [`Staged::create`].
-    pub(crate) fn create(target: &Path, further: &'static [&'static str]) -> Result<Named> {
+    pub(crate) fn create(target: &Path, further: Option<Further>) -> Result<Named> {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
         let (_, path) = named_beside(&target)?;
@@ -127,7 +140,7 @@ impl Named {
     /// Makes all files durable and puts them in their places, the store last; gives where it is then.
     ///
     /// # Errors
-    /// The disk is full or failed: what was at the target is untouched, but for the further files.
+    /// The disk is full or failed: what was at the target is untouched, but for the further file.
     pub(crate) fn publish(self) -> Result<PathBuf> {
         self.publish_as(false)
     }
@@ -142,29 +155,30 @@ impl Named {
     }
 
     fn publish_as(mut self, is_new: bool) -> Result<PathBuf> {
-        let further =
-            self.further.iter().map(|end| (with(&self.path, end), with(&self.target, end)));
-        let store = (self.path.clone(), self.target.clone());
-        let files: Vec<_> = further.chain([store]).collect();
-        for (path, _) in &files {
+        let further = self.further.map(|further| {
+            (with(&self.path, further.end), with(&self.target, further.end), further.is_own)
+        });
+        for path in further.iter().map(|(path, ..)| path).chain([&self.path]) {
             let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
             keep_mode(&file, &self.target)?;
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
-        if let Some(((path, target), further)) = files.split_last() {
-            let replace_further =
-                || further.iter().try_for_each(|(path, target)| replace(path, target));
-            if is_new {
-                // Before, its further files would take the place of another's.
-                name_new(path, target)?;
-                self.path.clear();
-                replace_further()?;
-                sync_folder_of(target)?;
-            } else {
-                replace_further()?;
-                replace(path, target)?;
-                self.path.clear();
+        let replace_further = || match &further {
+            Some((path, target, is_own)) => {
+                make_way(target, *is_own).and_then(|()| replace(path, target))
             }
+            None => Ok(()),
+        };
+        if is_new {
+            // Before, its further file would take the place of another's.
+            name_new(&self.path, &self.target)?;
+            self.path.clear();
+            replace_further()?;
+            sync_folder_of(&self.target)?;
+        } else {
+            replace_further()?;
+            replace(&self.path, &self.target)?;
+            self.path.clear();
         }
         Ok(std::mem::take(&mut self.target))
     }
@@ -175,14 +189,14 @@ impl Drop for Named {
         if self.path.as_os_str().is_empty() || self.pid != std::process::id() {
             return;
         }
-        for end in self.further.iter().chain(&[""]) {
+        for end in self.further.iter().map(|further| further.end).chain([""]) {
             let _ = std::fs::remove_file(with(&self.path, end));
         }
     }
 }
 
 /// A path whose name ends with that.
-fn with(path: &Path, end: &str) -> PathBuf {
+pub(super) fn with(path: &Path, end: impl AsRef<OsStr>) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(end);
     name.into()
@@ -227,7 +241,7 @@ fn name_new(temporary: &Path, target: &Path) -> Result<()> {
 
 /// A rename that replaces nothing.
 #[cfg(target_os = "linux")]
-fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     use std::os::unix::ffi::OsStrExt;
     let [from, to] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (from, to, here) = (from?, to?, libc::AT_FDCWD);
@@ -246,7 +260,7 @@ fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
+pub(super) fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 

@@ -61,9 +61,14 @@ impl Replaced {
 
     /// A file of another kind has taken the place: the index of a hash store goes with it.
     pub fn finish(self, new: Option<Kind>) {
-        if self.kind == Some(Kind::Hash) && new != Some(Kind::Hash) {
+        let index = index_of(&self.path);
+        // A file of another's may have that name.
+        if self.kind == Some(Kind::Hash)
+            && new != Some(Kind::Hash)
+            && credenza::hash::is_index(&index)
+        {
             // What stays is in nobody's way.
-            let _ = std::fs::remove_file(index_of(&self.path));
+            let _ = std::fs::remove_file(index);
         }
     }
 }

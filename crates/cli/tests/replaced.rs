@@ -124,6 +124,18 @@ fn the_index_of_a_replaced_hash_store_goes_with_it() {
     }
 }
 
+/// What has the name of its index, and is none, is nobody's to remove.
+#[test]
+fn what_is_no_index_stays_where_a_hash_store_is_replaced() {
+    let folder = Folder::new();
+    let source = folder.path("source");
+    run(&["create", &source, "--engine", "btree"]).expect(0);
+    let target = changing(&folder, "hash");
+    std::fs::write(folder.path("hash-index"), "notes").expect("the file");
+    run(&["freeze", &source, &target]).expect(0);
+    assert_eq!(std::fs::read(folder.path("hash-index")).expect("the file"), b"notes");
+}
+
 /// STORE was forgotten, so that the input stands in its place.
 #[test]
 fn load_does_not_replace_what_is_no_store() {
