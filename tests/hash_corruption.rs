@@ -21,8 +21,8 @@ use common::sys;
 use common::{Rng, child, is_child, is_soak};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, is_index, recover};
-use std::fs;
-use std::os::unix::fs::symlink;
+use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, symlink};
 use std::path::Path;
 
 /// A small store that was closed: its files, what is in it, and what each key ever was.
@@ -542,6 +542,37 @@ fn a_full_disk_is_an_error_and_the_store_stays_usable() {
         drop(store);
         state_of(&Hash::open(&path).unwrap(), size);
     }
+}
+
+/// Danger: a copy with holes, also where processes meet, is written to through a map where the disk has no room.
+#[test]
+fn a_copy_with_holes_on_a_full_disk_is_an_error_and_no_signal() {
+    let Some(mount) = Mount::of_size("1m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let sample = sample(60);
+    let path = mount.path().join("store");
+    let copy = File::create(&path).unwrap();
+    // Where readers say what they hold: zeros in a store that nobody reads.
+    let mut data = sample.data.clone();
+    data[4096..8192].fill(0);
+    for (i, page) in data.chunks(4096).enumerate() {
+        if page.iter().any(|byte| *byte != 0) {
+            copy.write_all_at(page, 4096 * i as u64).unwrap();
+        }
+    }
+    copy.set_len(data.len() as u64).unwrap();
+    fs::write(index_of(&path), &sample.index).unwrap();
+    let ballast = mount.path().join("ballast");
+    let _ = fs::write(&ballast, vec![0; 1 << 20]);
+    let mut process = sys::fork(|| {
+        let error = Hash::open(&path).unwrap_err().to_string();
+        assert!(error.contains("holes") && error.contains("free some space"), "{error}");
+    });
+    assert_eq!(process.wait(), sys::Status::Exited(0));
+    fs::remove_file(&ballast).unwrap();
+    assert!(state_of(&Hash::open(&path).unwrap(), "with room again") == sample.state);
 }
 
 /// Cleaning moves records: a checksum that it made for a damaged one would hide the damage for good, and by a damaged

@@ -160,6 +160,11 @@ impl Core {
             return self.find_index(shared.is_of_this_boot(), false, None);
         }
         let standing = shared.standing(is_alone(file)?)?;
+        let is_first = standing != Standing::Shared;
+        if is_first && !self.is_in_memory() {
+            // A copy may have holes, also where processes meet: before anything is written there.
+            fill_holes(file)?;
+        }
         let before = if standing == Standing::Left { self.lock_left() } else { None };
         let is_continued = match (standing, before) {
             (Standing::Shared, _) => true,
@@ -174,12 +179,10 @@ impl Core {
                 false
             }
         };
-        let is_first = standing != Standing::Shared;
         if is_first {
-            // The file may be a copy, of which nothing is on the disk yet, and which may have holes.
+            // The file may be a copy, of which nothing is on the disk yet.
             if !self.is_in_memory() {
                 self.note_copy();
-                fill_holes(self.data.file())?;
             }
             self.note_data_len(0)?;
         }
