@@ -78,14 +78,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store-index");
         let is_own = |head: &[u8]| head.starts_with(b"own");
-        let make_way = || super::make_way(&path, is_own);
-        make_way().unwrap();
+        let way = || make_way(&path, is_own);
+        way().unwrap();
         write(&path, "own file").unwrap();
-        make_way().unwrap();
+        way().unwrap();
         assert_eq!(read(&path).unwrap(), b"own file");
         for (number, text) in [(1, "notes"), (2, "")] {
             write(&path, text).unwrap();
-            make_way().unwrap();
+            way().unwrap();
             assert!(!path.exists());
             assert_eq!(read(with(&path, format!(".{number}"))).unwrap(), text.as_bytes());
         }
@@ -93,12 +93,12 @@ mod tests {
         let other = folder.path().join("other");
         for number in [3, 4] {
             symlink(&other, &path).unwrap();
-            make_way().unwrap();
+            way().unwrap();
             assert_eq!(read_link(with(&path, format!(".{number}"))).unwrap(), other);
             write(&other, "own too").unwrap();
         }
         assert_eq!(read(&other).unwrap(), b"own too");
         std::fs::create_dir(&path).unwrap();
-        assert!(make_way().unwrap_err().to_string().contains("store-index"));
+        assert!(way().unwrap_err().to_string().contains("store-index"));
     }
 }
