@@ -6,6 +6,7 @@ use common::hash::{index_of, must};
 use common::subject::state_of;
 use common::sys::{self, Status, fork};
 use common::{child, is_child, rounds};
+use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{Result, Scan};
 use std::collections::BTreeSet;
@@ -288,4 +289,37 @@ fn a_store_with_the_other_hash_keeps_it() {
     assert!(bytes() > 1 << 20);
     store.clear().unwrap();
     assert!(bytes() < 1 << 20 && function() == other);
+}
+
+/// What threads wait for that have the lock must not be what others have who wait for it: a turn at syncing, or at compacting.
+#[test]
+fn child_asks_for_all_in_a_transaction() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(60);
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let tree = BTree::create(folder.path().join("tree")).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    tree.insert(b"key", b"value").unwrap();
+    std::thread::scope(|scope| {
+        let transaction = store.transaction().unwrap();
+        let written = tree.write().unwrap();
+        scope.spawn(|| store.sync().unwrap());
+        scope.spawn(|| while store.compact(1).unwrap() {});
+        scope.spawn(|| while tree.compact(1).unwrap() {});
+        for _ in 0..3000 {
+            std::thread::yield_now();
+            for done in [store.sync(), store.compact(1).map(drop), tree.compact(1).map(drop)] {
+                assert!(done.unwrap_err().to_string().contains("writing to the store already"));
+            }
+        }
+        drop((transaction, written));
+    });
+}
+
+#[test]
+fn who_syncs_or_compacts_in_a_transaction_waits_for_nobody() {
+    run_child("child_asks_for_all_in_a_transaction");
 }

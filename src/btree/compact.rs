@@ -166,6 +166,7 @@ impl BTree {
     /// As [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records are as they
     /// were.
     pub fn compact(&self, budget: u64) -> Result<bool> {
+        self.core().check_not_own().map_err(|e| self.named(e))?;
         let mut pass = self.compaction()?;
         let done = self.compact_some(&mut pass, budget.div_ceil(PAGE_BYTES).max(1));
         done.map_err(|error| {

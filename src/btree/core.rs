@@ -20,7 +20,7 @@ use super::view::Holds;
 use super::writer::{Lent, Scratch, Writer};
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
-use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
+use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
 use crate::os::process::{prepare, random_id};
 use crate::os::publish;
@@ -241,7 +241,13 @@ impl Core {
         Ok(Locked { lock, _here: PhantomData })
     }
 
-    /// The same if it is free; `None` if somebody has it, this thread or another.
+    /// An error if this thread has that right already: before it waits for what others may have who wait for it.
+    pub(crate) fn check_not_own(&self) -> Result<()> {
+        let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
+        if self.map.is_writable() && lock.is_own() { Err(is_own()) } else { Ok(()) }
+    }
+
+    /// The right to change the store if it is free; `None` if somebody has it, this thread or another.
     pub(crate) fn try_lock(&self) -> Result<Option<Locked<'_>>> {
         let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
         Ok(lock.try_lock()?.map(|_| Locked { lock, _here: PhantomData }))

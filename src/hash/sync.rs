@@ -18,7 +18,7 @@ use super::index::Index;
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
-use crate::os::lock::RobustLock;
+use crate::os::lock::{RobustLock, is_own};
 use crate::os::shared::HEAD_BYTES;
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
@@ -68,6 +68,10 @@ impl Core {
         // Who may not write has nothing to make durable.
         if self.is_done(wanted) || !self.data.is_writable() {
             return Ok(());
+        }
+        // Whoever has the turn may wait for this thread's lock.
+        if self.writer_lock().is_own() {
+            return Err(is_own());
         }
         let turns = self.sync_turns();
         if !turns.take_unless(|| self.is_done(wanted))? {

@@ -23,6 +23,9 @@ const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize)
 const TRIES: u32 = if cfg!(credenza_schedules) { u32::MAX } else { 64 };
 const PAUSES: u32 = 32;
 
+/// The bits of the kernel's word that say which thread has the lock.
+const OWNER: u64 = 0x3fff_ffff;
+
 /// Says which programs agree on what is in those bytes: C library, machine and size.
 pub(crate) const LAYOUT: u64 = {
     let libc_id = if cfg!(target_env = "musl") { 2 } else { 1 };
@@ -147,9 +150,7 @@ impl<'m> RobustLock<'m> {
                 unsafe { libc::pthread_mutex_consistent(self.mutex()) };
                 Ok(Got::OwnerDied)
             }
-            libc::EDEADLK => Err(Error::invalid(
-                "this thread is writing to the store already; use the batch or transaction it is in",
-            )),
+            libc::EDEADLK => Err(is_own()),
             other => Err(Error::io("take the lock of", io::Error::from_raw_os_error(other))),
         }
     }
@@ -162,6 +163,13 @@ impl<'m> RobustLock<'m> {
     /// Whether its last holder died while he had it, and nobody has taken it since: a look, too.
     pub(crate) fn is_of_dead(self) -> bool {
         self.futex() & u64::from(libc::FUTEX_OWNER_DIED) != 0
+    }
+
+    /// Whether this thread has the lock.
+    pub(crate) fn is_own(self) -> bool {
+        // SAFETY: the call has no effect.
+        let own = unsafe { libc::gettid() };
+        self.futex() & OWNER == u64::from(own.cast_unsigned())
     }
 
     /// The word that the kernel knows: the first in glibc, and in musl the one behind the type.
@@ -188,6 +196,14 @@ impl<'m> RobustLock<'m> {
             libc::pthread_mutex_unlock(self.mutex());
         }
     }
+}
+
+/// The error of who would wait for himself.
+#[cold]
+pub(crate) fn is_own() -> Error {
+    Error::invalid(
+        "this thread is writing to the store already; use the batch or transaction it is in",
+    )
 }
 
 /// A tenth of a second from now, by the clock that locks go by.
