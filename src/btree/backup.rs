@@ -15,6 +15,7 @@ use super::trim::Trim;
 use super::writer::Writer;
 use super::{kind, scan};
 use crate::durability::Durability;
+use crate::os::opening::refuse_open;
 use crate::os::publish::Staged;
 use crate::{Error, Result};
 use std::path::Path;
@@ -28,7 +29,8 @@ impl BTree {
     /// bytes done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged, or the file cannot be written: what was at `path` is untouched.
+    /// The store is damaged, what is at `path` is a store that somebody has open to write, be it this one, or the file cannot
+    /// be written: what was at `path` is untouched.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let snapshot = self.read()?;
         let copy = NewCopy::of(&snapshot, path.as_ref(), &mut progress)?;
@@ -80,6 +82,7 @@ impl<'p> NewCopy<'p> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<NewCopy<'p>> {
         let staged = Staged::create(path)?;
+        refuse_open(path)?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
         let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
@@ -100,6 +103,7 @@ impl<'p> NewCopy<'p> {
         })?;
         progress(2 * half, 2 * half);
         drop(copy);
+        refuse_open(path)?;
         staged.publish()
     }
 }

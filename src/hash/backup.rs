@@ -14,6 +14,7 @@ use super::removal::Removal;
 use super::scan::Found;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
+use crate::os::opening::refuse_open;
 use crate::os::process::random_id;
 use crate::os::publish::{Named, Staged, refuse_old};
 use crate::os::shared::fill_holes;
@@ -32,14 +33,20 @@ impl Hash {
     /// the copy is done. `progress` is called with bytes done and bytes to do.
     ///
     /// # Errors
-    /// The file cannot be written: what was at `path` is untouched.
+    /// What is at `path` is a store that somebody has open to write, be it this one; all 64 readers hold values; or the file
+    /// cannot be written: what was at `path` is untouched.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let path = path.as_ref();
         let staged = Staged::create(path)?;
+        refuse_open(path)?;
         self.core().copy_log(staged.file(), &mut progress).map_err(|e| self.named(e))?;
+        refuse_open(path)?;
         staged.publish()?;
-        // An index that lay there belonged to what was there.
         let index = index_of(&std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+        if !super::is_index(&index) {
+            return Ok(());
+        }
+        // It belonged to what was there.
         match std::fs::remove_file(&index) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::io("remove", e).at(index))

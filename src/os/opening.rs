@@ -5,9 +5,11 @@
 //! may write. Who gets byte 1 for himself knows that nobody else does. Byte 2 is locked, shared, as long as
 //! somebody has it open who only reads.
 
+use super::file::open_regular;
 use super::lock::{Want, is_locked, lock_range};
-use crate::Result;
+use crate::{Error, Result};
 use std::fs::File;
+use std::path::Path;
 
 const OPENING: u64 = 0;
 /// The byte that is locked as long as somebody has the store open who may write.
@@ -42,6 +44,18 @@ pub(crate) fn join(file: &File) -> Result<()> {
 /// forked with this opening, and stay for as long as one of them lives if this one were killed.
 pub(crate) fn if_alone(file: &File, last: impl FnOnce() -> Result<()>) -> Result<()> {
     if is_locked(file, OPEN)? { Ok(()) } else { last() }
+}
+
+/// An error if somebody, be it this process, has the store at `path` open who may write to it: a file that takes its place
+/// would lose what he writes from now on. What is no store, or is not there, nobody has open.
+pub(crate) fn refuse_open(path: &Path) -> Result<()> {
+    let Ok((file, _)) = open_regular(path) else { return Ok(()) };
+    if !is_locked(&file, OPEN).map_err(|e| e.at(path))? {
+        return Ok(());
+    }
+    let what = "somebody has this store open to write, and what he writes would be lost with it: replace it when nobody \
+                has, or name another file";
+    Err(Error::invalid(what).at(path))
 }
 
 #[cfg(test)]
