@@ -347,3 +347,61 @@ fn no_copy_takes_the_place_of_an_open_store() {
     assert_eq!(std::fs::read(index_of(&other)).unwrap(), b"notes");
     assert!(Hash::open(&other).unwrap().contains_key(b"later").unwrap());
 }
+
+/// Where what lives has half of the file, and larger segments than it would need, the log moved from one half to the other
+/// and back for ever.
+#[test]
+fn compaction_comes_to_an_end_and_makes_no_file_longer() {
+    for seed in 1..rounds(30) + 1 {
+        let mut rng = common::Rng::new(seed);
+        let store = Hash::in_memory().unwrap();
+        let (count, longest) = (20 + rng.below(400), [1000, 5000, 20_000][rng.below(3) as usize]);
+        for _ in 0..count * (1 + rng.below(4)) {
+            let len = rng.below(longest) as usize;
+            store.insert(&rng.below(count).to_le_bytes(), &vec![1; len]).unwrap();
+            if rng.below(50) == 0 {
+                store.sync().unwrap();
+            }
+        }
+        let budget = [1000, 100_000, 1 << 20, u64::MAX][rng.below(4) as usize];
+        // What lives twice, and what does not, in pieces of that size.
+        let most = 4 + 4 * store.stats().unwrap().file_bytes / budget;
+        let mut calls = 1;
+        while store.compact(budget).unwrap() {
+            calls += 1;
+            assert!(calls <= most, "seed {seed}: {calls} calls of {budget} bytes");
+        }
+        let stats = store.stats().unwrap();
+        // Where there is no room for all of it before the log it stays where it is.
+        let bound = 2 * stats.live_bytes + stats.live_bytes / 8 + (2 << 20);
+        assert!(stats.file_bytes <= bound, "seed {seed}: {stats:?}");
+        store.verify(|_, _| ()).unwrap();
+    }
+    for count in [1000u32, 50_000] {
+        let store = Hash::in_memory().unwrap();
+        (0..count).for_each(|i| store.insert(&i.to_le_bytes(), b"some value").unwrap());
+        let before = store.stats().unwrap().file_bytes;
+        for _ in 0..3 {
+            while store.compact(1 << 20).unwrap() {}
+            let now = store.stats().unwrap().file_bytes;
+            assert!(now <= before + before / 4 + (24 << 10), "{before} bytes became {now}");
+        }
+    }
+}
+
+/// One that nobody went on with is not what the next is to do, if all of it has been passed.
+#[test]
+fn a_compaction_that_was_left_is_begun_anew() {
+    let store = Hash::in_memory().unwrap();
+    let fill = |turns: u8| {
+        for turn in 0..turns {
+            (0..10_000u32).for_each(|i| store.insert(&i.to_le_bytes(), &[turn; 20]).unwrap());
+        }
+    };
+    fill(2);
+    assert!(store.compact(1).unwrap());
+    fill(6);
+    while store.compact(1 << 20).unwrap() {}
+    let stats = store.stats().unwrap();
+    assert!(stats.dead_bytes <= stats.live_bytes / 8, "{stats:?}");
+}

@@ -23,14 +23,14 @@ use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
 use super::record::Kind;
-use super::reuse::WORTH_SHRINKING;
+use super::reuse::{WORTH_COMPACTING, WORTH_SHRINKING};
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
 
 /// Garbage is worth a look when there are so many bytes of it.
-const WORTH_CLEANING: u64 = 4096;
+pub(super) const WORTH_CLEANING: u64 = 4096;
 /// So many bytes are looked at for a byte of garbage.
 const PACE: u64 = 4;
 /// The log may be five eighths longer than what lives in it, and this: with what was emptied and
@@ -204,7 +204,9 @@ impl Writer<'_> {
     pub(crate) fn clean_all(&self) -> Result<()> {
         self.clean(u64::MAX, self.index.load(words::SEQUENCE))?;
         self.give_back()?;
-        if let Some(last) = self.move_end()? {
+        if self.is_longer(WORTH_COMPACTING)
+            && let Some(last) = self.move_end()?
+        {
             self.clean(u64::MAX, last)?;
             self.give_back()?;
         }

@@ -4,6 +4,7 @@
 //! process forked since. Opening the same file several times, in one process or in many, gives
 //! handles on the same store.
 
+use super::compact::Goal;
 use super::core::{Core, From};
 use super::format::words;
 use super::grow::is_skewed;
@@ -24,7 +25,7 @@ use crate::stats::{Done, Operation, Outcome};
 use crate::{Advice, Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// An index file of so many bytes is made anew when the store is emptied.
@@ -57,8 +58,8 @@ pub(super) struct Shared {
     pub(super) recorder: Option<Box<Recorder>>,
     path: Option<PathBuf>,
     pub(super) durability: Durability,
-    /// The last segment that the compaction going on will empty.
-    goal: OwnLock<Option<u64>>,
+    /// What the compaction going on is to do.
+    goal: OwnLock<Option<Goal>>,
 }
 
 impl Hash {
@@ -427,30 +428,22 @@ impl Hash {
         self.counted(Operation::Sync, None, sync, |()| Done::one(Outcome::Done, 0))
     }
 
-    /// Goes once round the log, so that nothing is left of what was replaced or deleted before, and
-    /// gives back what space it can. Each call looks at about `budget` bytes, with nobody else
-    /// writing meanwhile, and returns whether there is more to do: repeat it until not, at times of
-    /// your choosing. Writers clean up as they go, so that this is never necessary.
+    /// Goes round the log, so that nothing is left of what was replaced or deleted before, and gives back what
+    /// space it can: once, and where the log ends far behind what lives in it, once more. Each call looks at about
+    /// `budget` bytes, with nobody else writing meanwhile, and returns whether there is more to do: repeat it until not,
+    /// at times of your choosing. Writers clean up as they go, so that this is never necessary. Where next to nothing
+    /// was replaced or deleted it does nothing.
     ///
     /// # Errors
     /// As [`Hash::insert`]; or this process was forked, and another thread has the handle compact.
     pub fn compact(&self, budget: u64) -> Result<bool> {
-        let mut goal = self.goal()?;
-        let last = *goal;
-        let (goes_on, last) = self.write(|writer| {
-            let last = last.unwrap_or_else(|| writer.index.load(words::SEQUENCE));
-            let budget = budget.max(1);
-            if writer.clean(budget, last)? >= budget {
-                return Ok((true, last));
-            }
-            writer.give_back()?;
-            Ok(match writer.move_end()? {
-                Some(last) => (true, last),
-                None => (false, last),
-            })
-        })?;
-        *goal = goes_on.then_some(last);
-        Ok(goes_on)
+        self.write(|writer| {
+            // Behind the writers' lock: who waits for that has nothing that its holder may wait for.
+            let goal = self.shared.goal.lock();
+            let mut goal = goal.ok_or_else(Error::compacting_elsewhere)?;
+            *goal = writer.compact(budget.max(1), *goal)?;
+            Ok(goal.is_some())
+        })
     }
 
     /// Makes the index anew, as small as it can be; `with_other_hash` with another hash function and seed:
@@ -513,11 +506,6 @@ impl Scan for Hash {
 }
 
 impl Hash {
-    /// The compaction that is going on, for this thread alone.
-    fn goal(&self) -> Result<MutexGuard<'_, Option<u64>>> {
-        self.shared.goal.lock().ok_or_else(|| self.named(Error::compacting_elsewhere()))
-    }
-
     /// Every record, as [`Hash::iter`], not counted.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.core().expect_scan();

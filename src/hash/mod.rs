@@ -9,7 +9,7 @@
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `haste`, `evict`, `sync`; then how a store is
+//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `haste`, `compact`, `evict`, `sync`; then how a store is
 //! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
@@ -22,6 +22,7 @@ mod batch;
 mod blocks;
 mod check;
 mod clean;
+mod compact;
 mod core;
 mod counted;
 mod create;

@@ -23,7 +23,7 @@ use crate::os::opening::READING;
 /// and as for compaction.
 pub(super) const WORTH_SHRINKING: u64 = 3 << 20;
 /// The same where it was asked for.
-const WORTH_COMPACTING: u64 = 64 << 10;
+pub(super) const WORTH_COMPACTING: u64 = 64 << 10;
 /// What little lives in a file is less than this.
 const LITTLE: u64 = 1 << 20;
 /// An eighth of the file that was emptied, and this, is worth a wait for the disk.
@@ -63,26 +63,35 @@ impl Writer<'_> {
         self.core.data.len() > live.saturating_mul(2).saturating_add(by)
     }
 
-    /// Has the log go on at the beginning of the file, if its end there keeps the file long. Then the number of the segment
-    /// in which it ended: when that is emptied, the file can be cut. Nothing waits in the ring.
+    /// Has the log go on at the beginning of the file, if its end keeps the file long where it is. Then the number of the
+    /// segment in which it ended: when that is emptied, the file can be cut. Nothing waits in the ring.
     pub(crate) fn move_end(&self) -> Result<Option<u64>> {
-        if !self.is_longer(WORTH_COMPACTING) {
+        let unit = self.index.load(words::TAIL_UNIT);
+        if self.free_before(unit)? == 0 || !self.is_worth_cutting(Some(unit))? {
             return Ok(None);
         }
+        self.begin_segment().map(Some)
+    }
+
+    /// Bytes of free units before one.
+    pub(super) fn free_before(&self, end: u64) -> Result<u64> {
+        let mut free = 0;
+        for unit in self.index.load(words::FREE_UNIT)..end {
+            free += if self.is_free(unit)? { unit_place(unit).1 } else { 0 };
+        }
+        Ok(free)
+    }
+
+    /// Has the log go on in another segment, the first that is free; the number of the one in which it ended. Nothing waits in
+    /// the ring.
+    pub(super) fn begin_segment(&self) -> Result<u64> {
         let mut cursor = self.cursor();
         let last = cursor.sequence;
-        let mut is_room = false;
-        for unit in self.index.load(words::FREE_UNIT)..cursor.unit {
-            is_room |= self.is_free(unit)?;
-        }
-        if !is_room || !self.is_worth_cutting(Some(cursor.unit))? {
-            return Ok(None);
-        }
         let moved = self.step(&cursor).and_then(|step| self.next_segment(&mut cursor, 0, step));
         moved.inspect_err(|_| self.give_up())?;
         self.publish(&cursor);
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
-        Ok(Some(last))
+        Ok(last)
     }
 
     /// Gives emptied space back to the file system, as far as nobody needs it.
