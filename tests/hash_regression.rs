@@ -405,3 +405,30 @@ fn a_compaction_that_was_left_is_begun_anew() {
     let stats = store.stats().unwrap();
     assert!(stats.dead_bytes <= stats.live_bytes / 8, "{stats:?}");
 }
+
+/// However keys are taken out, an index that is nearly empty becomes short.
+#[test]
+fn an_index_becomes_short_however_keys_are_taken_out() {
+    const COUNT: u32 = 40_000;
+    type Take = fn(&Hash, &[u8]);
+    let ways: [(&str, Take); 4] = [
+        ("update", |store, key| assert!(!store.update(key, |_| None).unwrap())),
+        ("compare", |store, key| assert!(store.compare_exchange(key, Some(b"v"), None).unwrap())),
+        ("batch", |store, key| store.batch(Batch::new().remove(key)).unwrap()),
+        ("transaction", |store, key| {
+            let mut transaction = store.transaction().unwrap();
+            transaction.remove(key).unwrap();
+            transaction.commit().unwrap();
+        }),
+    ];
+    for (way, take) in ways {
+        let store = Hash::in_memory().unwrap();
+        (0..COUNT).for_each(|i| store.insert(&i.to_le_bytes(), b"v").unwrap());
+        let before = store.stats().unwrap().index_bytes;
+        (10..COUNT).for_each(|i| take(&store, &i.to_le_bytes()));
+        let after = store.stats().unwrap().index_bytes;
+        assert!(after < before / 4, "{way}: {after} bytes of {before}");
+        assert_eq!(store.len().unwrap(), 10);
+        store.verify(|_, _| ()).unwrap();
+    }
+}

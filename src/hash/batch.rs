@@ -62,6 +62,16 @@ fn change<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Change<'a> {
     }
 }
 
+/// Makes all changes, as this writer's last ones.
+fn make_changes<'a>(
+    writer: &Writer<'_>,
+    changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
+) -> Result<()> {
+    writer.batch(changes)?;
+    writer.shrink_index();
+    Ok(())
+}
+
 impl Hash {
     /// Makes the changes of a batch, in its order.
     ///
@@ -75,7 +85,7 @@ impl Hash {
         self.record_begin(all());
         self.counted_commit(all(), || {
             let writer = self.core().writer();
-            self.finish_batch(writer.and_then(|writer| writer.batch(changes)))
+            self.finish_batch(writer.and_then(|writer| make_changes(&writer, changes)))
         })
     }
 
@@ -214,7 +224,8 @@ impl Transaction<'_> {
         let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
         self.store.counted_commit(all, || {
-            self.store.finish_batch(writer.map_or(Ok(()), |writer| writer.batch(changes)))
+            let done = writer.map_or(Ok(()), |writer| make_changes(&writer, changes));
+            self.store.finish_batch(done)
         })
     }
 

@@ -284,9 +284,8 @@ impl Hash {
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
         let remove = |writer: &Writer<'_>| {
             let was_there = writer.delete(key)?;
-            if was_there && writer.is_index_empty() {
-                // A full disk is no reason to say that the key is still there: it is tried again.
-                let _ = self.core().new_index(writer, writer.index.header.hash_id, From::Index);
+            if was_there {
+                writer.shrink_index();
             }
             Ok(was_there)
         };
@@ -309,7 +308,10 @@ impl Hash {
             let new = f(writer.get(key)?);
             match &new {
                 Some(value) => writer.put(key, value).map(drop)?,
-                None => writer.delete(key).map(drop)?,
+                None => {
+                    writer.delete(key)?;
+                    writer.shrink_index();
+                }
             }
             Ok((new.is_some(), Some(key.len() + new.map_or(0, |value| value.len()))))
         })
@@ -340,7 +342,10 @@ impl Hash {
             }
             match new {
                 Some(value) => writer.put(key, value).map(drop)?,
-                None => writer.delete(key).map(drop)?,
+                None => {
+                    writer.delete(key)?;
+                    writer.shrink_index();
+                }
             }
             Ok((true, Some(key.len() + new.map_or(0, <[u8]>::len))))
         })
@@ -442,6 +447,9 @@ impl Hash {
             let goal = self.shared.goal.lock();
             let mut goal = goal.ok_or_else(Error::compacting_elsewhere)?;
             *goal = writer.compact(budget.max(1), *goal)?;
+            if goal.is_none() {
+                writer.shrink_index();
+            }
             Ok(goal.is_some())
         })
     }
@@ -536,10 +544,14 @@ impl<'c> Writer<'c> {
         }))
     }
 
-    /// Whether most of a large index is empty.
-    fn is_index_empty(&self) -> bool {
+    /// Makes a large index anew of which most is empty, after keys were taken out. It is not this writer's then any more.
+    #[inline]
+    pub(super) fn shrink_index(&self) {
         let lines = self.index.load(words::PAGE_LINES);
-        lines > 1024 && lines > self.index.load(words::COUNT)
+        if lines > 1024 && lines > self.index.load(words::COUNT) {
+            // A full disk is no reason to say that the keys are still there: it is tried again.
+            let _ = self.core.new_index(self, self.index.header.hash_id, From::Index);
+        }
     }
 }
 
