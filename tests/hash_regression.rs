@@ -432,3 +432,18 @@ fn an_index_becomes_short_however_keys_are_taken_out() {
         store.verify(|_, _| ()).unwrap();
     }
 }
+
+/// After a fork nobody keeps from being written over what the transaction sees in its parent.
+#[test]
+fn a_fork_does_not_read_in_the_transaction_of_its_parent() {
+    let store = Hash::in_memory().unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let transaction = store.transaction().unwrap();
+    let mut process = fork(|| {
+        assert!(transaction.get(b"key").is_err());
+        assert!(Scan::len(&transaction).is_err());
+        assert!(transaction.scan(|_, _| Ok(())).is_err());
+    });
+    assert_eq!(process.wait(), Status::Exited(0));
+    assert_eq!(transaction.get(b"key").unwrap(), Some(&b"value"[..]));
+}

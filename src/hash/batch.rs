@@ -162,8 +162,9 @@ impl Transaction<'_> {
     /// The value of `key`, as this transaction left it.
     ///
     /// # Errors
-    /// As [`Hash::get`].
+    /// As [`Hash::get`]; or the transaction is that of the process that this one was forked from.
     pub fn get(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+        self.check_own()?;
         self.store.get_recorded(key, || {
             if let Some(changed) = self.changes.get(key) {
                 return Ok(changed.as_deref());
@@ -177,6 +178,7 @@ impl Transaction<'_> {
 
     /// Every record as this transaction left it.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.check_own()?;
         self.store.scan_all(|key, value| match self.changes.contains_key(key) {
             true => Ok(()),
             false => f(key, value),
@@ -215,11 +217,7 @@ impl Transaction<'_> {
     /// # Errors
     /// The transaction is that of the process that this one was forked from. Or as [`Hash::batch`].
     pub fn commit(mut self) -> Result<()> {
-        if self.pid != own_pid() {
-            return Err(Error::invalid(
-                "the transaction is that of the process that this one was forked from: begin one here",
-            ));
-        }
+        self.check_own()?;
         let writer = self.writer.take();
         let all = self.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         let changes = self.changes.iter().map(|(key, value)| change(key, value.as_deref()));
@@ -231,6 +229,16 @@ impl Transaction<'_> {
 
     /// Changes nothing; the same as dropping it.
     pub fn abort(self) {}
+
+    /// After a fork the lock is the parent's alone, and so is what it keeps others from changing.
+    fn check_own(&self) -> Result<()> {
+        if self.pid == own_pid() {
+            return Ok(());
+        }
+        Err(self.store.named(Error::invalid(
+            "the transaction is that of the process that this one was forked from: begin one here",
+        )))
+    }
 }
 
 impl Scan for Transaction<'_> {
@@ -249,6 +257,7 @@ impl Scan for Transaction<'_> {
     /// As many as there were, and what this transaction adds and takes out: each of its changes is looked
     /// up.
     fn len(&self) -> Result<u64> {
+        self.check_own()?;
         let mut count = self.store.len()?;
         let Some(writer) = &self.writer else { return Ok(count) };
         for (key, value) in &self.changes {

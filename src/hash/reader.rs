@@ -32,7 +32,8 @@ const SPINS: u32 = 200;
 const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// A value in the store's memory. As long as it lives the space that it is in is not reused: hold
-/// it for as long as you look at it, and copy what you keep.
+/// it for as long as you look at it, and copy what you keep. A process that is forked must not look at its parent's, which
+/// nothing holds there: it gets its own.
 #[derive(Debug)]
 pub struct Value<'s>(Inner<'s>);
 
