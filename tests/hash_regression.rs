@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::hash::{index_of, must};
+use common::hash::{BOOT_AT, index_of, must};
 use common::subject::state_of;
 use common::sys::{self, Status, fork};
 use common::{child, is_child, rounds};
@@ -446,4 +446,22 @@ fn a_fork_does_not_read_in_the_transaction_of_its_parent() {
     });
     assert_eq!(process.wait(), Status::Exited(0));
     assert_eq!(transaction.get(b"key").unwrap(), Some(&b"value"[..]));
+}
+
+/// The number of a change that somebody has seen is not that of another after a start of the machine.
+#[test]
+fn changes_do_not_count_down_when_the_machine_starts_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"synced", b"").unwrap();
+    store.sync().unwrap();
+    (0..1000u32).for_each(|i| store.insert(&i.to_le_bytes(), b"").unwrap());
+    let seen = store.changes();
+    let mut data = std::fs::read(&path).unwrap();
+    data[BOOT_AT] ^= 1;
+    std::fs::write(&copy, data).unwrap();
+    let again = Hash::open(&copy).unwrap();
+    assert_eq!(again.len().unwrap(), 1001);
+    assert!(again.changes() > seen, "{} after {seen}", again.changes());
 }

@@ -49,6 +49,8 @@ const SMALL_ROOM: u64 = 1 << 20;
 /// How often a reader looks for a new index that cannot wait for the writer.
 const ATTEMPTS: u32 = 1000;
 
+/// A thousand changes a microsecond do not make as many in a year.
+const MOST_CHANGES: u64 = 1 << 56;
 /// How many indexes that were replaced a reader leaves open rather than to wait for a moment when nobody
 /// writes.
 const MOST_REPLACED: usize = 8;
@@ -293,6 +295,7 @@ impl Core {
         {
             store(session::INDEX_ID, 0);
         }
+        let changes = self.session(session::CHANGES).load(Ordering::Acquire);
         let words = (session::EPOCH..PINS_AT).step_by(8);
         for at in words.filter(|at| *at != session::INDEX_ID) {
             store(at, 0);
@@ -306,8 +309,10 @@ impl Core {
             store(session::REUSABLE, durable.oldest);
             store(session::PROMISED, durable.sequence);
             store(session::DURABLE, durable.changes);
-            // What came after that checkpoint is counted as one.
-            store(session::CHANGES, durable.changes + 1);
+            // What came after that checkpoint is counted as one, unless it is known how many there were: who has seen that
+            // number must not meet it again. More than a store can have seen damage wrote.
+            let known = if changes < MOST_CHANGES { changes } else { 0 };
+            store(session::CHANGES, known.max(durable.changes) + 1);
         }
         store(session::FINDING, 1);
         store(session::EPOCH, 1);

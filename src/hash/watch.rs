@@ -38,8 +38,8 @@ impl Core {
 }
 
 impl Hash {
-    /// How many changes were ever made to the store: a number that only grows. Moving records when
-    /// cleaning up counts, too.
+    /// How many changes were ever made to the store: a number that only grows; but after a power failure it may be one that
+    /// was seen before, as changes may be lost. Moving records when cleaning up counts, too.
     pub fn changes(&self) -> u64 {
         self.core().session(session::CHANGES).load(Ordering::Acquire)
     }
