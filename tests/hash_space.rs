@@ -462,3 +462,23 @@ fn a_batch_may_begin_at_the_end_of_the_file() {
         store.clear().unwrap();
     }
 }
+
+/// Danger: what was begun so that the file can be cut is given up where much waits for the disk for a moment.
+#[test]
+fn a_store_that_is_synced_often_becomes_short() {
+    const COUNT: u32 = 3000;
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    let put = |value: &[u8], keys: u32| {
+        for i in 0..keys {
+            store.insert(&(i % COUNT).to_le_bytes(), value).unwrap();
+            if i % 125 == 0 {
+                store.sync().unwrap();
+            }
+        }
+    };
+    put(&[1; 8192], COUNT);
+    put(&[2; 8], 2 * COUNT);
+    let stats = store.stats().unwrap();
+    assert!(stats.file_bytes <= 2 * stats.live_bytes + (6 << 20), "{stats:?}");
+}

@@ -27,7 +27,7 @@ impl Writer<'_> {
     #[inline(always)]
     pub(super) fn is_in_haste(&self) -> Result<bool> {
         if self.is_nearly_long() {
-            return self.goes_on_in_haste();
+            return if self.waits_for_much() { Ok(false) } else { self.goes_on_in_haste() };
         }
         if (1..NOT_BEFORE).contains(&self.index.load(words::HASTE)) {
             self.end_haste()?;
@@ -35,14 +35,20 @@ impl Writer<'_> {
         Ok(false)
     }
 
-    /// Whether the file is longer than it may be, or will be before the log is passed. Not while much waits: who keeps that
-    /// would have all be copied again and again.
+    /// Whether the file is longer than it may be, or will be before the log is passed.
     #[inline(always)]
     fn is_nearly_long(&self) -> bool {
         let (live, len) = (self.index.load(words::LIVE), self.core.data.len());
         let ahead = len / (PACE_IN_HASTE / 2);
         len.saturating_add(ahead) > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
-            && self.index.load(words::EMPTIED) <= len / 8 + WORTH_WAITING
+    }
+
+    /// Whether much was emptied and cannot be used yet: who keeps it would have all be copied again and again. What was
+    /// begun is gone on with when it can be used; it was given up, and where syncs come often the file was a hundred
+    /// times as long then as what lived in it.
+    #[cold]
+    fn waits_for_much(&self) -> bool {
+        self.index.load(words::EMPTIED) > self.core.data.len() / 8 + WORTH_WAITING
     }
 
     #[cold]
@@ -95,8 +101,8 @@ impl Writer<'_> {
         self.core.session(session::CHANGES).load(Ordering::Relaxed) % OFTEN < 4
     }
 
-    /// The file is not nearly too long any more, or much waits: where that is for long, what is appended meanwhile is not
-    /// passed by what was begun, and must be by another time.
+    /// The file is not nearly too long any more. Where that is for long, what is appended meanwhile is not passed by what
+    /// was begun, and must be by another time.
     #[cold]
     fn end_haste(&self) -> Result<()> {
         let goal = self.index.load(words::HASTE);
