@@ -167,3 +167,25 @@ fn a_btree_store_is_recognised_and_says_what_it_cannot() {
     let store = OpenOptions::new().read_only(true).open(&path).expect("the store");
     assert_eq!(store.get(b"key7").expect("a lookup").as_deref(), Some(&[7, 0, 0, 0][..]));
 }
+
+/// Danger: each open store takes so many addresses, for what it may become, that few can be open and nothing else finds any.
+#[test]
+fn many_stores_are_open_in_a_process_and_the_last_can_grow() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("tree");
+    let open = |_| BTree::create(&path).expect("a further handle");
+    let handles: Vec<BTree> = (0..150).map(open).collect();
+    let memory: Vec<BTree> = (0..50).map(|_| BTree::in_memory().expect("a store")).collect();
+    let hashed = Hash::create(folder.path().join("hash")).expect("a store of the other kind");
+    let mut space: Vec<u8> = Vec::new();
+    space.try_reserve(1 << 30).expect("addresses for something else");
+    let last = handles.last().expect("a handle");
+    for i in 0..100u32 {
+        let value = vec![1; 1 << 20];
+        last.insert(&i.to_le_bytes(), &value).expect("room to grow");
+        hashed.insert(&i.to_le_bytes(), b"value").expect("room to grow");
+    }
+    let first = handles[0].read().expect("a snapshot");
+    assert_eq!(first.main().len(), 100);
+    assert_eq!(memory.len(), 50);
+}

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, TryLockError};
 
-/// Addresses set aside for the file to grow into.
+/// Addresses set aside for the file to grow into, where there are as many.
 const ROOM: u64 = 1 << 42;
 /// The same for stores in memory.
 const MEMORY_ROOM: u64 = 1 << 38;

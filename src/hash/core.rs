@@ -40,7 +40,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// Addresses set aside for the files to grow into.
+/// Addresses set aside for the files to grow into, where there are as many.
 const DATA_ROOM: u64 = 1 << 38;
 const INDEX_ROOM: u64 = 1 << 36;
 /// The same for stores that are in memory, and for an index that is only a beginning.

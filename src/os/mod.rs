@@ -4,7 +4,7 @@
 //! kernel is told about them), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one) with [`access`] (and what it takes over of it) and [`aside`] (and what it does not
 //! take the place of); then what stores that change need: [`shared`] (maps that
-//! grow, of many processes), [`lock`] (which a killed holder cannot leave locked), [`opening`]
+//! grow, of many processes) with [`room`] (of how many addresses), [`lock`] (which a killed holder cannot leave locked), [`opening`]
 //! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
 //! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`own_lock`] (which a forked process does not wait for), [`atomic`] (words that are
 //! shared); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's clock).
@@ -23,6 +23,7 @@ pub(crate) mod opening;
 pub(crate) mod own_lock;
 pub(crate) mod process;
 pub mod publish;
+mod room;
 pub(crate) mod session;
 pub(crate) mod shared;
 pub(crate) mod source;

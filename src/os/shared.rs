@@ -14,6 +14,7 @@ pub(crate) mod advice;
 
 use super::map::page_bytes;
 use super::process::longest_file;
+use super::room::Room;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
 use std::fs::{File, Metadata};
@@ -44,6 +45,7 @@ const STEPS_ON_DISK: u64 = 256 << 10;
 pub(crate) struct SharedMap {
     base: NonNull<u8>,
     reserved: usize,
+    _room: Room,
     /// Bytes of the file as far as this process knows, at most `reserved`; and how often it was cut as far
     /// as [`SharedMap::settle_len`] knows: who asks for the length without a lock, and is overtaken by a cut,
     /// then finds another word here and asks again, rather than take the old length for the new one.
@@ -70,7 +72,7 @@ unsafe impl Send for SharedMap {}
 unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
-    /// Maps `file`, with room to grow to at least `room` bytes where the address space has it.
+    /// Maps `file`, with room to grow to `room` bytes, or as much of that as there are addresses for ([`Room`]).
     pub(crate) fn new(file: File, is_writable: bool, room: u64) -> Result<SharedMap> {
         let write = if is_writable { libc::PROT_WRITE } else { 0 };
         SharedMap::mapped(file, write, libc::MAP_SHARED, room)
@@ -115,7 +117,7 @@ impl SharedMap {
         if len < HEAD_BYTES {
             return Err(Error::corrupt(len, "the file ends within its header"));
         }
-        let mut reserved = room.max(len.saturating_mul(2)).next_multiple_of(1 << 20);
+        let mut reserved = Room::part(room, len).next_multiple_of(1 << 20);
         let enough = len.next_multiple_of(1 << 20).max(64 << 20);
         let base = loop {
             match map(&file, libc::PROT_READ | write, kind, reserved as usize) {
@@ -129,6 +131,7 @@ impl SharedMap {
         let map = SharedMap {
             base,
             reserved: reserved as usize,
+            _room: Room::taken(reserved),
             is_in_memory,
             len: AtomicU64::new(len.min(reserved) & LEN_MASK),
             file: ManuallyDrop::new(file),
@@ -187,10 +190,7 @@ impl SharedMap {
         if len <= self.reserved as u64 {
             return Ok(());
         }
-        Err(Error::invalid(
-            "the store has outgrown the addresses that this process had for it when it opened it: open \
-             it again",
-        ))
+        Err(outgrown())
     }
 
     fn asked_len(&self) -> Result<u64> {
@@ -233,8 +233,7 @@ impl SharedMap {
             return Ok(());
         }
         if end > self.reserved as u64 {
-            let (size, limit) = (end, self.reserved as u64);
-            return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
+            return Err(outgrown());
         }
         if end > longest_file() {
             // Before the kernel ends the process for it.
@@ -492,6 +491,14 @@ impl Drop for SharedMap {
             ManuallyDrop::drop(&mut self.file);
         }
     }
+}
+
+#[cold]
+fn outgrown() -> Error {
+    Error::invalid(
+        "the store has outgrown the addresses that this process had for it when it opened it: open \
+         it again",
+    )
 }
 
 fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNull<u8>> {
