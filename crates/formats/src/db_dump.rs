@@ -247,8 +247,6 @@ fn encode_hex(out: &mut Output<'_>, bytes: &[u8]) -> io::Result<()> {
 
 fn encode_print(out: &mut Output<'_>, bytes: &[u8]) -> io::Result<()> {
     const PLAIN: [bool; 256] = plain_bytes(b' ', b'~', b"\\");
-    write_escaped(out, bytes, &PLAIN, |out, byte| match byte {
-        b'\\' => out.write_all(b"\\\\"),
-        _ => write_backslash_hex(out, byte),
-    })
+    // A backslash, too: mdb_load before LMDB 0.9.25 misreads two of them behind another byte that is written so.
+    write_escaped(out, bytes, &PLAIN, write_backslash_hex)
 }

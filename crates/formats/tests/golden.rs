@@ -69,6 +69,17 @@ fn tinycdb_map() {
     assert_eq!(write(Format::Map, &records), text);
 }
 
+fn replaced(text: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    let (mut rest, mut done) = (text, Vec::new());
+    while let Some(at) = rest.windows(from.len()).position(|w| w == from) {
+        done.extend_from_slice(&rest[..at]);
+        done.extend_from_slice(to);
+        rest = &rest[at + from.len()..];
+    }
+    done.extend_from_slice(rest);
+    done
+}
+
 #[test]
 fn berkeley_db() {
     for kind in ["hash", "btree"] {
@@ -78,7 +89,10 @@ fn berkeley_db() {
             for format in [Format::DbDump, Format::DbDumpPrint] {
                 assert_eq!(sorted(read(format, &text)), sorted(records()), "{kind}{flag}");
             }
-            assert_eq!(body(&write(flavour, &read(flavour, &text))), body(&text));
+            // As db_dump writes it, but for a backslash, of which older mdb_load make something else.
+            let wanted =
+                if flag == "-p" { replaced(&text, b"\\\\", b"\\5c") } else { text.clone() };
+            assert_eq!(body(&write(flavour, &read(flavour, &text))), body(&wanted));
         }
     }
 }
