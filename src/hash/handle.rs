@@ -363,8 +363,8 @@ impl Hash {
         })
     }
 
-    /// Adds to the number that the value of `key` is, in decimal digits; an absent key counts as 0.
-    /// Returns the sum.
+    /// Adds to the number that the value of `key` is, in decimal digits, perhaps behind a sign; an absent key counts as 0.
+    /// Returns the sum, which is written without a plus sign or zeros before it.
     ///
     /// # Errors
     /// The value is no number, or the sum is beyond 64 bits: nothing changed. Or as
