@@ -2,13 +2,14 @@
 //! databases, and says what their keys are.
 
 use crate::cmd::convert::several_values;
-use crate::input;
+use crate::input::{self, Refusal};
 use crate::progress::Bar;
 use crate::replaced::Replaced;
 use crate::target::Kind;
 use credenza::btree::{Duplicates, KeyType, TableOptions};
 use credenza::{BTreeBuilder, Error, Result};
 use credenza_formats::{Database, Format, Repeats};
+use std::borrow::Cow;
 use std::path::Path;
 use std::slice;
 
@@ -22,17 +23,16 @@ pub fn into_tables(
     replaced: &Replaced,
     bar: &Bar,
 ) -> Result<u64> {
-    let target = replaced.path();
     let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes };
     let paths = path.to_owned();
     let count =
         input::each_of_databases(slice::from_ref(&paths), format, bar, |records, record| {
-            tables.begin(records.databases(), record.map(|(key, _)| key), target)?;
+            tables.begin(records.databases(), record.map(|(key, _)| key), path)?;
             record.map_or(Ok(()), |(key, value)| tables.add(key, value))
         })?;
-    tables.check_replaced(target)?;
+    tables.check_replaced(path)?;
     replaced.check()?;
-    tables.builder.finish().map_err(|e| e.at(target))?;
+    tables.builder.finish().map_err(|e| e.at(replaced.path()))?;
     Ok(count)
 }
 
@@ -56,19 +56,26 @@ enum Keys {
 impl Tables {
     /// Begins the tables of databases that the text has told of since; `key` is the first key of the
     /// last of them.
-    fn begin(&mut self, all: &[Database], key: Option<&[u8]>, target: &Path) -> Result<()> {
+    fn begin(
+        &mut self,
+        all: &[Database],
+        key: Option<&[u8]>,
+        source: &Path,
+    ) -> Result<(), Refusal> {
         while let Some(database) = all.get(self.begun) {
             self.begun += 1;
             let key = key.filter(|_| self.begun == all.len());
             self.keys = Keys::Bytes;
-            self.check_replaced(target)?;
+            self.check_replaced(source)?;
             let Some(name) = &database.name else {
                 self.builder.begin_main()?;
                 continue;
             };
             let name = std::str::from_utf8(name).map_err(|_| {
                 let name = name.escape_ascii();
-                Error::invalid(format!("the name '{name}' of a database is not UTF-8"))
+                Refusal::Record(Error::invalid(format!(
+                    "the name '{name}' of a database is not UTF-8"
+                )))
             })?;
             let options;
             (self.keys, options) = kind_of(database, key);
@@ -77,26 +84,28 @@ impl Tables {
         Ok(())
     }
 
-    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        match self.keys {
-            Keys::Bytes => self.builder.add(key, value),
-            Keys::Digits => self.builder.add(&KeyType::U32.parse(key)?, value),
+    fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+        let key: Cow<'_, [u8]> = match self.keys {
+            Keys::Bytes => Cow::Borrowed(key),
+            Keys::Digits => Cow::Owned(KeyType::U32.parse(key).map_err(Refusal::Record)?),
             Keys::Integers(width) if key.len() == width => {
-                let turned: Vec<u8> = key.iter().rev().copied().collect();
-                self.builder.add(&turned, value)
+                Cow::Owned(key.iter().rev().copied().collect())
             }
-            Keys::Integers(width) => Err(Error::invalid(format!(
-                "a key of {} bytes in a database whose keys are integers of {width}",
-                key.len()
-            ))),
-        }
+            Keys::Integers(width) => {
+                return Err(Refusal::Record(Error::invalid(format!(
+                    "a key of {} bytes in a database whose keys are integers of {width}",
+                    key.len()
+                ))));
+            }
+        };
+        Ok(self.builder.add(&key, value)?)
     }
 
-    fn check_replaced(&mut self, target: &Path) -> Result<()> {
+    fn check_replaced(&mut self, source: &Path) -> Result<()> {
         if self.builder.replaced()? == 0 {
             return Ok(());
         }
-        Err(several_values(Kind::BTree, target))
+        Err(several_values(Kind::BTree, source))
     }
 }
 

@@ -3,6 +3,7 @@
 //! All but `keep` hold the keys (not the values) of the input in memory; of `last` the records wait as
 //! well, since only the end of the input shows which stay.
 
+use crate::input::Refusal;
 use crate::spool::Spool;
 use crate::target::Target;
 use clap::ValueEnum;
@@ -53,7 +54,7 @@ impl Filter {
     }
 
     /// Takes the next record of the input.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
         match &mut self.how {
             How::Keep => {}
             How::First(seen) => {
@@ -78,7 +79,7 @@ impl Filter {
             }
         }
         self.count += 1;
-        self.target.add(key, value)
+        Ok(self.target.add(key, value)?)
     }
 
     /// Makes the store visible, if `check` finds nothing against it right before; returns how many records
@@ -102,9 +103,9 @@ impl Filter {
 }
 
 #[cold]
-fn repeated(key: &[u8]) -> Error {
+fn repeated(key: &[u8]) -> Refusal {
     let key = crate::output::escaped(key);
-    Error::invalid(format!(
+    Refusal::Record(Error::invalid(format!(
         "key '{key}' comes a second time and --duplicates is error; nothing was published"
-    ))
+    )))
 }

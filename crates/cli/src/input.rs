@@ -18,6 +18,11 @@ pub fn is_dash(path: &Path) -> bool {
     path == Path::new("-")
 }
 
+/// How an input is called in messages.
+pub fn name_of(path: &Path) -> &Path {
+    if is_dash(path) { Path::new("standard input") } else { path }
+}
+
 /// An opened input that may hold anything.
 pub struct Input {
     /// How it is called in messages.
@@ -28,8 +33,8 @@ pub struct Input {
 impl Input {
     /// Opens the file at `path`, or standard input for `-`. A FIFO is waited for.
     pub fn open(path: &Path) -> Result<Input> {
+        let name = name_of(path).to_owned();
         if is_dash(path) {
-            let name = PathBuf::from("standard input");
             return Ok(Input { name, reader: Box::new(io::stdin().lock()) });
         }
         let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
@@ -38,7 +43,7 @@ impl Input {
             return Err(Error::invalid(what).at(path));
         }
         let reader = Box::new(BufReader::with_capacity(256 << 10, file));
-        Ok(Input { name: path.to_owned(), reader })
+        Ok(Input { name, reader })
     }
 
     /// The bytes.
@@ -83,6 +88,21 @@ fn guess(start: &[u8], name: &Path) -> Result<Format> {
     })
 }
 
+/// Why a record is not taken.
+#[derive(Debug)]
+pub enum Refusal {
+    /// For what it is: the place in the input helps.
+    Record(Error),
+    /// For what has nothing to do with it, such as a full disk.
+    Other(Error),
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Refusal {
+        Refusal::Other(error)
+    }
+}
+
 /// The records of one input.
 pub struct Records {
     reader: Reader,
@@ -93,6 +113,15 @@ impl Records {
     /// Fills `key` and `value` with the next record; false at the end. An error names the input.
     pub fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         self.reader.next_record(key, value).map_err(|e| e.at(&self.name))
+    }
+
+    /// The error for the record read last, with its place in the input if it is to blame.
+    #[cold]
+    fn refused(&mut self, why: Refusal) -> Error {
+        match why {
+            Refusal::Record(error) => self.reader.error_of_record(error.to_string()).at(&self.name),
+            Refusal::Other(error) => error,
+        }
     }
 
     /// The databases that the input has told of so far.
@@ -115,15 +144,15 @@ impl Records {
 
 /// Calls `f` with every record of every input, in their order; returns how many there were. An input with
 /// several databases is refused.
-pub fn each_record(
+pub fn each_record<E: Into<Refusal>>(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
-    mut f: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    mut f: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<u64> {
     each_of_databases(paths, format, bar, |records, record| {
         records.check_one_database()?;
-        record.map_or(Ok(()), |(key, value)| f(key, value))
+        record.map_or(Ok(()), |(key, value)| f(key, value).map_err(Into::into))
     })
 }
 
@@ -133,7 +162,7 @@ pub fn each_of_databases(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
-    mut f: impl FnMut(&Records, Option<(&[u8], &[u8])>) -> Result<()>,
+    mut f: impl FnMut(&Records, Option<(&[u8], &[u8])>) -> Result<(), Refusal>,
 ) -> Result<u64> {
     bar.begin("reading", Unit::Bytes, total_bytes(paths));
     let done = Arc::new(AtomicU64::new(0));
@@ -141,13 +170,13 @@ pub fn each_of_databases(
     for path in paths {
         let mut records = Input::open(path)?.into_records(format, &done)?;
         while records.next(&mut key, &mut value)? {
-            f(&records, Some((&key, &value)))?;
+            f(&records, Some((&key, &value))).map_err(|e| records.refused(e))?;
             count += 1;
             if count.is_multiple_of(1024) {
                 bar.at(done.load(Ordering::Relaxed));
             }
         }
-        f(&records, None)?;
+        f(&records, None).map_err(|e| records.refused(e))?;
     }
     Ok(count)
 }

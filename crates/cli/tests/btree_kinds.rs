@@ -64,7 +64,9 @@ fn keys_that_are_numbers_are_written_and_read_as_such() {
         let args = ["load", &copy, "--table", "ages", "--from", "tsv", "--duplicates", policy];
         run_with(&args, twice)
     };
-    assert!(load("error").expect(111).err.contains("7"));
+    let got = load("error").expect(111);
+    let place = "error: standard input: tsv input, line 2, column 1: key ";
+    assert!(got.err.starts_with(place) && got.err.contains("7"), "{}", got.err);
     load("first").expect(0);
     assert_eq!(run(&["get", &copy, "--table", "ages", "7"]).expect(0).text(), "a");
     ages(&["delete", &store, "9"]).expect(0);
@@ -188,12 +190,47 @@ fn databases_of_a_dump_become_tables() {
     let repeated = part("database=x\ntype=btree\n", " k\n b\n k\n a\n");
     let text = folder.file("repeated.dump", repeated);
     let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
-    assert!(got.err.contains("more than once"), "{}", got.err);
+    let what = format!("error: {text}: a key comes more than once");
+    assert!(got.err.starts_with(&what), "{}", got.err);
     let odd = part(&format!("database=x\n{lmdb}integerkey=1\n"), " abc\n v\n");
     let text = folder.file("odd.dump", odd);
     let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
     assert!(got.err.contains("integers of 8"), "{}", got.err);
+    assert!(got.err.contains("odd.dump: db_dump-p input, line 9, column 1: a key"), "{}", got.err);
+    let mut unnamed = part(&format!("database=?\n{lmdb}"), " k\n v\n").into_bytes();
+    unnamed.iter_mut().filter(|byte| **byte == b'?').for_each(|byte| *byte = 0xff);
+    let text = folder.file("unnamed.dump", unnamed);
+    let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
+    let what =
+        "unnamed.dump: db_dump-p input, line 8, column 1: the name '\\xff' of a database is not";
+    assert!(got.err.contains(what), "{}", got.err);
     assert!(!folder.names().contains(&"new".to_owned()));
+}
+
+/// From a file, and from a pipe, of which all is read before the transaction begins.
+#[test]
+fn a_key_that_does_not_fit_its_table_is_placed() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    run(&["create", &store, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &store, "n", "--keys", "u64"]).expect(0);
+    let text = "1\tuno\nx\tbad\n";
+    let file = folder.file("bad.tsv", text);
+    let place = "tsv input, line 2, column 1: \"x\" is no key of type u64";
+    let got = run(&["load", &store, &file, "--table", "n"]).expect(111);
+    assert!(got.err.starts_with(&format!("error: {file}: {place}")), "{}", got.err);
+    let put = ["put", &store, "--table", "n", "--from", "tsv"];
+    for more in [&[][..], &["--if-absent"]] {
+        let args = [&put[..], more].concat();
+        let got = run_with(&args, text.as_bytes()).expect(111);
+        assert!(got.err.starts_with(&format!("error: standard input: {place}")), "{}", got.err);
+        let input = std::fs::File::open(&file).expect("the file");
+        let mut command = std::process::Command::new(program());
+        let output = command.args(&args).stdin(input).output().expect("the program starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(err.starts_with(&format!("error: standard input: {place}")), "{err}");
+    }
+    assert_eq!(run(&["scan", &store, "--table", "n"]).expect(0).text(), "");
 }
 
 #[test]

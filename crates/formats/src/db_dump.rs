@@ -186,6 +186,7 @@ impl Codec for DbDump {
                 },
             };
             self.part = Some(flavour);
+            input.begin_record();
             if self.data(input, flavour, key, KEY)? {
                 let place = input.place();
                 if !self.data(input, flavour, value, VALUE)? {

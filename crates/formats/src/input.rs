@@ -75,6 +75,10 @@ pub(crate) struct Input {
     counted: usize,
     /// Where the byte behind the counted ones stands.
     place: Place,
+    /// Where the record at hand begins, once `place` has come there.
+    record: Place,
+    /// How much had been taken when it began, until then.
+    begun: Option<usize>,
     /// The end has been seen: a terminal is not asked for more.
     ended: bool,
 }
@@ -82,18 +86,40 @@ pub(crate) struct Input {
 impl Input {
     pub fn new(format: &'static str, source: Box<dyn BufRead>) -> Input {
         let place = Place { line: 1, column: 1 };
-        Input { source, format, taken: 0, counted: 0, place, ended: false }
+        let (record, begun) = (place, None);
+        Input { source, format, taken: 0, counted: 0, place, record, begun, ended: false }
     }
 
     /// Where the next byte stands.
     pub fn place(&mut self) -> Place {
-        if self.counted < self.taken {
+        if let Some(begun) = self.begun.take() {
+            self.count(begun);
+            self.record = self.place;
+        }
+        self.count(self.taken);
+        self.place
+    }
+
+    /// Counts the lines of what has been taken up to here.
+    fn count(&mut self, end: usize) {
+        if self.counted < end {
             // What has been taken is still buffered: no call that could fail.
             let buffer = self.source.fill_buf().unwrap_or_default();
-            advance(&mut self.place, buffer.get(self.counted..self.taken).unwrap_or_default());
-            self.counted = self.taken;
+            advance(&mut self.place, buffer.get(self.counted..end).unwrap_or_default());
+            self.counted = end;
         }
-        self.place
+    }
+
+    /// A record begins at the next byte. Where that is, is counted when somebody asks.
+    pub fn begin_record(&mut self) {
+        self.begun = Some(self.taken);
+    }
+
+    /// An error at the begin of the record at hand.
+    #[cold]
+    pub fn error_of_record(&mut self, what: impl Into<String>) -> Error {
+        self.place();
+        self.error(self.record, what)
     }
 
     #[cold]

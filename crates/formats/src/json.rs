@@ -49,6 +49,7 @@ impl Codec for JsonLines {
                 Some(_) => return Err(input.unexpected("'{', which begins an object")),
             }
         };
+        input.begin_record();
         self.line.clear();
         input.line(&mut self.line, LINE)?;
         let object: Object<'_> =

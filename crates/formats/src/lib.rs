@@ -154,6 +154,7 @@ impl Reader {
         }
         key.clear();
         value.clear();
+        self.input.begin_record();
         match self.codec.read(&mut self.input, key, value) {
             Ok(true) => Ok(true),
             Ok(false) => {
@@ -169,6 +170,13 @@ impl Reader {
 }
 
 impl Reader {
+    /// An error for what is wrong with the record read last in the eyes of who takes it: the kind is `Text`, and
+    /// line and column are those where it begins.
+    #[cold]
+    pub fn error_of_record(&mut self, what: impl Into<String>) -> Error {
+        self.input.error_of_record(what)
+    }
+
     /// The databases that the text has told of so far; the record read last is of the last of them.
     /// At the end of the text all of them. Only dumps of Berkeley DB and LMDB tell of any.
     pub fn databases(&self) -> &[Database] {

@@ -23,6 +23,7 @@ impl Codec for Map {
                 Some(_) => break,
             }
         }
+        input.begin_record();
         let stop = input.until(|bytes| memchr3(b' ', b'\t', b'\n', bytes), key, KEY)?;
         if matches!(stop, Some(b' ' | b'\t')) {
             input.skip_blanks()?;

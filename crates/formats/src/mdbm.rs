@@ -44,6 +44,7 @@ impl Codec for MdbmExport {
         if !self.begun {
             self.header(input)?;
             self.begun = true;
+            input.begin_record();
         }
         if input.peek()?.is_none() {
             return Ok(false);

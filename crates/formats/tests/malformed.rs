@@ -139,6 +139,64 @@ fn each_kind_of_error_is_named_and_placed() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Where the reader says that the records of `text` begin, through a buffer of `buffer` bytes; of every record
+/// it is asked, or of the last.
+fn begins(format: Format, text: &[u8], buffer: usize, of_every: bool) -> Vec<(u64, u64)> {
+    let input = BufReader::with_capacity(buffer, Cursor::new(text.to_vec()));
+    let mut reader = reader(format, input);
+    let (mut found, mut key, mut value) = (Vec::new(), Vec::new(), Vec::new());
+    let records = read(format, text).len();
+    for number in 1..=records {
+        assert!(reader.next_record(&mut key, &mut value).unwrap());
+        if !of_every && number < records {
+            continue;
+        }
+        let error = reader.error_of_record("not wanted");
+        match error.kind() {
+            ErrorKind::Text { line, column, .. } => found.push((*line, *column)),
+            other => panic!("{format}: {other:?}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn a_record_that_is_not_wanted_is_placed_where_it_begins() {
+    let place = |text: &[u8]| {
+        let line = text.iter().filter(|byte| **byte == b'\n').count();
+        let column = text.iter().rev().take_while(|byte| **byte != b'\n').count();
+        (line as u64 + 1, column as u64 + 1)
+    };
+    for format in Format::ALL {
+        let records = [sample(format), sample(format)].concat();
+        let text = write(format, &records);
+        let expected: Vec<(u64, u64)> = (0..records.len())
+            .map(|n| {
+                // What comes after the last record differs from the begin of one.
+                let before = write(format, &records[..n].to_vec());
+                let same = before.iter().zip(&text).take_while(|(one, other)| one == other);
+                place(&text[..same.count()])
+            })
+            .collect();
+        for buffer in [8192, 1, 7] {
+            assert_eq!(begins(format, &text, buffer, true), expected, "{format}, {buffer}");
+            let last = begins(format, &text, buffer, false);
+            assert_eq!(last, expected[expected.len() - 1..], "{format}, {buffer}");
+        }
+    }
+    for (format, text, place) in [
+        (Format::Map, "# not a record\n\n  key value\n", (3, 3)),
+        (Format::JsonLines, "\n \n {\"key\":\"a\",\"value\":\"b\"}\n", (3, 2)),
+        (
+            Format::DbDump,
+            "VERSION=3\nformat=print\nHEADER=END\nDATA=END\nVERSION=3\nformat=print\nHEADER=END\n a\n b\nDATA=END\n",
+            (8, 1),
+        ),
+    ] {
+        assert_eq!(begins(format, text.as_bytes(), 8192, true), [place], "{format}");
+    }
+}
+
 #[test]
 fn lines_inside_binary_records_count() {
     let (line, column, _) = error_of(Format::CdbText, b"+3,4:a\nb->\n\nc\n\n+1,1:a>\n");

@@ -255,19 +255,20 @@ fn store(
     let mut target = Target::create(kind, &args.target, &args.build, bar)?;
     let count = source.each(bar, |key, value| target.add(key, value))?;
     if target.replaced()? > 0 {
-        return Err(several_values(kind, &args.target));
+        return Err(several_values(kind, &args.source));
     }
     replaced.check()?;
     target.finish().map_err(|e| e.at(&args.target))?;
     Ok(count)
 }
 
-/// The error where a key comes more than once.
-pub fn several_values(kind: Kind, path: &Path) -> Error {
+/// The error where a key comes more than once in the source: seen when all of it is in order, and so without a
+/// place in it.
+pub fn several_values(kind: Kind, source: &Path) -> Error {
     let kind = if kind == Kind::Hash { "hash" } else { "btree" };
     Error::invalid(format!(
         "a key comes more than once, and a {kind} store has one value a key: 'credenza dump' and \
          'load --to {kind} --duplicates first' or 'last' choose one"
     ))
-    .at(path)
+    .at(input::name_of(source))
 }

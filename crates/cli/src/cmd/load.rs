@@ -3,6 +3,7 @@
 use crate::args::{BuildArgs, TableArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
+use crate::input::Refusal;
 use crate::progress::Bar;
 use crate::replaced::is_unknown;
 use crate::target::{Kind, Target};
@@ -166,7 +167,7 @@ fn fill(
 ) -> Result<(u64, u64)> {
     input::hint_if_typed(&args.inputs, quiet);
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
-        filter.add(&key_of(key)?, value)
+        filter.add(&key_of(key).map_err(Refusal::Record)?, value)
     })?;
     let records = filter.finish(check).map_err(|e| e.at(&args.store))?;
     Ok((read, records))

@@ -4,6 +4,7 @@ use crate::args::{TableArgs, WriteArgs, exit_status, format_parser};
 use crate::changing::Changing;
 use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
+use crate::input::Refusal;
 use crate::progress::Bar;
 use crate::{input, json, keys, output};
 use clap::Args;
@@ -133,7 +134,14 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
     input::hint_if_typed(inputs, quiet);
     let mut done = Done { written: 0, kept: 0 };
     if args.if_absent {
-        let read = |take: Sink<'_>| input::each_record(inputs, Some(format), &bar, take).map(drop);
+        let read = |take: Sink<'_>| {
+            let take = |key: &[u8], value: &[u8]| {
+                // Looked at here, where its place is known.
+                store.key_of(key).map_err(Refusal::Record)?;
+                Ok::<_, Refusal>(take(key, value)?)
+            };
+            input::each_record(inputs, Some(format), &bar, take).map(drop)
+        };
         store.put_absent(input::may_wait(inputs), read, |is_written| {
             let one = Done::of(is_written);
             done.written += one.written;
@@ -141,7 +149,10 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
         })?;
     } else {
         let mut additions = store.additions(input::may_wait(inputs))?;
-        let add = |key: &[u8], value: &[u8]| additions.add(&store.key_of(key)?, value);
+        let add = |key: &[u8], value: &[u8]| {
+            let key = store.key_of(key).map_err(Refusal::Record)?;
+            Ok::<_, Refusal>(additions.add(&key, value)?)
+        };
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
         additions.finish()?;
     }
