@@ -1,7 +1,8 @@
 //! What becomes of records whose key has been seen: the policies of the cdb tools.
 //!
 //! All but `keep` hold the keys (not the values) of the input in memory; of `last` the records wait as
-//! well, since only the end of the input shows which stay.
+//! well, since only the end of the input shows which stay; and of `error` into a hash store that is there,
+//! which takes what it is given for good.
 
 use crate::input::Refusal;
 use crate::spool::Spool;
@@ -36,7 +37,8 @@ pub struct Filter {
 enum How {
     Keep,
     First(HashSet<Box<[u8]>>),
-    Error(HashSet<Box<[u8]>>),
+    /// And the records, where the target cannot give them back.
+    Error(HashSet<Box<[u8]>>, Option<Spool>),
     /// The records, and which of them is the last of each key.
     Last(Spool, HashMap<Box<[u8]>, u64>),
 }
@@ -47,7 +49,10 @@ impl Filter {
         let how = match policy {
             Policy::Keep => How::Keep,
             Policy::First => How::First(HashSet::new()),
-            Policy::Error => How::Error(HashSet::new()),
+            Policy::Error => {
+                let spool = target.is_final().then(|| Spool::beside(path));
+                How::Error(HashSet::new(), spool)
+            }
             Policy::Last => How::Last(Spool::beside(path), HashMap::new()),
         };
         Filter { target, count: 0, how }
@@ -63,11 +68,15 @@ impl Filter {
                 }
                 seen.insert(key.into());
             }
-            How::Error(seen) => {
+            How::Error(seen, spool) => {
                 if seen.contains(key) {
                     return Err(repeated(key));
                 }
                 seen.insert(key.into());
+                if let Some(spool) = spool {
+                    spool.add(key, value)?;
+                    return Ok(());
+                }
             }
             How::Last(spool, last) => {
                 let number = spool.add(key, value)?;
@@ -85,10 +94,15 @@ impl Filter {
     /// Makes the store visible, if `check` finds nothing against it right before; returns how many records
     /// it has.
     pub fn finish(mut self, check: impl FnOnce() -> Result<()>) -> Result<u64> {
-        if let How::Last(spool, last) = self.how {
+        let (spool, last) = match self.how {
+            How::Last(spool, last) => (Some(spool), Some(last)),
+            How::Error(_, spool) => (spool, None),
+            How::Keep | How::First(_) => (None, None),
+        };
+        if let Some(spool) = spool {
             let (target, count) = (&mut self.target, &mut self.count);
             spool.drain(|number, key, value| {
-                if last.get(key) != Some(&number) {
+                if last.as_ref().is_some_and(|last| last.get(key) != Some(&number)) {
                     return Ok(());
                 }
                 *count += 1;

@@ -98,6 +98,11 @@ impl Target {
         Ok(Target::Existing(additions))
     }
 
+    /// Whether records that are added stay, whatever comes later.
+    pub fn is_final(&self) -> bool {
+        matches!(self, Target::Existing(Additions::Hash(_)))
+    }
+
     /// Adds a record; the values of one key keep the order in which they are added.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {

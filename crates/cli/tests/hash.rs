@@ -191,6 +191,24 @@ fn repeated_keys_follow_the_policy_or_are_refused() {
     );
 }
 
+/// More records than a batch has come before the key that comes twice.
+#[test]
+fn a_repeated_key_is_found_before_anything_is_written() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &records_of(&[("old", "1")]));
+    let mut records = plain_records(9000);
+    records.push(("key7".into(), "again".into()));
+    let text = folder.file("records", cdb_text(&records));
+    let got = run(&["load", &store, &text, "--duplicates", "error"]).expect(111);
+    let place = format!("error: {text}: cdb input, line 9001, column 1: key 'key7' comes a second");
+    assert!(got.err.starts_with(&place), "{}", got.err);
+    assert_eq!(dump(&store), records_of(&[("old", "1")]));
+    records.pop();
+    let got = run_with(&["load", &store, "--duplicates", "error"], &cdb_text(&records)).expect(0);
+    assert!(got.text().contains("9,000 written, 9,001 records now"), "{}", got.text());
+    run_with(&["load", &store, "--duplicates", "error"], &cdb_text(&records)).expect(0);
+}
+
 #[test]
 fn freeze_and_thaw_go_round() {
     let folder = Folder::new();

@@ -29,7 +29,8 @@ use std::sync::Arc;
 /// none; if they come in the order of their keys, and its table is empty, by a bulk load, which is
 /// much faster. What comes from a terminal or a pipe is read before the transaction begins, so that
 /// nobody waits for it. Into a hash store they go in batches, each of which is there whole or not at all:
-/// after an error the batches before it stay; loading the same input again does no harm. A new hash
+/// after an error the batches before it stay; loading the same input again does no harm. With
+/// --duplicates error all of the input is read before the first batch. A new hash
 /// or btree store that is killed while it is built leaves files whose names begin with a dot and end
 /// in .tmp.
 ///
