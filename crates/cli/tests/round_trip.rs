@@ -159,6 +159,19 @@ fn several_inputs_are_read_in_order() {
     assert_eq!(got, b"1\nx\n2\n");
 }
 
+/// The dump of an empty store is an empty line.
+#[test]
+fn an_empty_store_goes_through_a_pipe() {
+    let folder = Folder::new();
+    for kind in ALL_KINDS {
+        let store = folder.store(kind, &Records::new());
+        let text = run(&["dump", &store]).expect(0).out;
+        let copy = folder.path(&format!("copy.{kind}"));
+        run_with(&["load", &copy, "--to", kind], &text).expect(0);
+        assert_eq!(dump(&copy), Records::new(), "{kind}");
+    }
+}
+
 #[test]
 fn duplicates_follow_the_policy() {
     let folder = Folder::new();

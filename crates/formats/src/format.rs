@@ -63,15 +63,16 @@ impl Format {
     }
 
     /// The format of a text that begins with `first_bytes`: first by what only one format begins
-    /// with, then by the ending of `file_name`, then by a tab in the first line. `None` if nothing
-    /// tells, as with plain lines of words, unless their file is called `.txt`. A few hundred bytes
-    /// suffice.
+    /// with, then by the ending of `file_name`, then by a tab in the first line; an empty line alone is
+    /// how cdb text ends that has no records. `None` if nothing tells, as with plain lines of words,
+    /// unless their file is called `.txt`. A few hundred bytes suffice.
     pub fn guess(first_bytes: &[u8], file_name: Option<&Path>) -> Option<Format> {
         let by_name = || file_name.and_then(Self::by_ending);
         let is_text = || file_name?.extension().filter(|ending| *ending == "txt");
         Self::by_signature(first_bytes)
             .or_else(by_name)
             .or_else(|| Self::by_tab(first_bytes))
+            .or_else(|| (first_bytes == b"\n").then_some(Format::CdbText))
             .or_else(|| is_text().map(|_| Format::Lines))
     }
 

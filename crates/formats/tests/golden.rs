@@ -190,6 +190,9 @@ fn guesses_go_by_content_then_name_then_tab() {
     assert_eq!(guess("key\tvalue\n", "x.txt"), Some(Format::Tsv));
     assert_eq!(guess("word\n", "x"), None);
     assert_eq!(guess("", "x.tsv"), Some(Format::Tsv));
+    assert_eq!(guess("\n", "x.txt"), Some(Format::CdbText));
+    assert_eq!(guess("\n", "x.lines"), Some(Format::Lines));
+    assert_eq!(guess("\n\n", "x"), None);
     assert_eq!(Format::guess(b"", None), None);
 }
 
