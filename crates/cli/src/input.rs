@@ -23,6 +23,14 @@ pub fn name_of(path: &Path) -> &Path {
     if is_dash(path) { Path::new("standard input") } else { path }
 }
 
+/// An error if a store that is to be made is called as standard output is.
+pub fn refuse_dash(store: &Path) -> Result<()> {
+    if !is_dash(store) {
+        return Ok(());
+    }
+    Err(Error::invalid("a store cannot be written to standard output; name its file"))
+}
+
 /// An opened input that may hold anything.
 pub struct Input {
     /// How it is called in messages.

@@ -3,6 +3,7 @@
 use crate::additions::Additions;
 use crate::args::BuildArgs;
 use crate::changing::Changing;
+use crate::input::refuse_dash;
 use crate::progress::{Bar, Unit};
 use clap::ValueEnum;
 use credenza::constant::{BuildOptions, Builder, Phase};
@@ -62,11 +63,7 @@ pub enum Target {
 impl Target {
     /// Starts a store of this kind that will appear at, or replace, `path`.
     pub fn create(kind: Kind, path: &Path, args: &BuildArgs, bar: &Arc<Bar>) -> Result<Target> {
-        if crate::input::is_dash(path) {
-            return Err(Error::invalid(
-                "a store cannot be written to standard output; name its file",
-            ));
-        }
+        refuse_dash(path)?;
         if !matches!(kind, Kind::Constant | Kind::BTree) {
             no_build_args(args)?;
         }

@@ -127,6 +127,34 @@ fn targets_that_cannot_be_replaced_are_refused() {
     assert_eq!(folder.names(), ["constant.store"]);
 }
 
+/// Nor is a file made that is called so.
+#[test]
+fn no_store_is_written_to_standard_output() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(3));
+    let constant = folder.store("constant", &plain_records(3));
+    let names = folder.names();
+    for args in [
+        &["create", "-"][..],
+        &["load", "-", "--from", "cdb"],
+        &["convert", &store, "-", "--to", "constant"],
+        &["convert", &store, "-", "--to", "btree"],
+        &["backup", &store, "-"],
+        &["freeze", &store, "-"],
+        &["recover", &store, "-"],
+        &["thaw", &constant, "-"],
+        &["thaw", &constant, "-", "--engine", "btree"],
+    ] {
+        let mut command = credenza(args);
+        let output = command.current_dir(folder.0.path()).write_stdin("\n").output();
+        let output = output.expect("the program starts");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(111), "{args:?}: {err}");
+        assert!(err.contains("cannot be written to standard output"), "{args:?}: {err}");
+        assert_eq!(folder.names(), names, "{args:?}");
+    }
+}
+
 #[test]
 fn input_may_be_a_fifo() {
     let folder = Folder::new();

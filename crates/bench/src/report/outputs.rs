@@ -10,10 +10,18 @@ use std::path::{Path, PathBuf};
 /// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
 ///
 /// # Errors
-/// A folder is missing or may not be written, what is there is no regular file, or two options name one file.
+/// A folder is missing or may not be written, what is there is no regular file, or two options name one file;
+/// or a file is called `-`, by which others mean standard output, and that is where the table goes.
 pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
     for (option, path) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
+        if path == Path::new("-") {
+            let what = format!(
+                "{option} takes a file, as what people read goes to standard output: name one, or ./- if \
+                 it shall be called so"
+            );
+            return Err(Error::invalid(what));
+        }
         let place = whole(path);
         if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
             let what = format!("{other} and {option} name the same file: give each its own");
@@ -105,6 +113,8 @@ mod tests {
         }
         assert_eq!(std::fs::read(at("x.json")).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "a stray file is left");
+        let refused = of(Path::new("-"), &at("x.html")).unwrap_err().to_string();
+        assert!(refused.contains("--json takes a file") && refused.contains("./-"), "{refused}");
         let refused = of(&at("none/x.json"), &at("x.html")).unwrap_err().to_string();
         assert!(refused.contains("--json: there is no such folder"), "{refused}");
     }

@@ -5,7 +5,7 @@ use crate::exit::Status;
 use crate::progress::{Bar, Unit};
 use crate::replaced::Replaced;
 use crate::target::Kind;
-use crate::{json, output};
+use crate::{input, json, output};
 use clap::Args;
 use credenza::{Error, Result, Store};
 use indicatif::HumanBytes;
@@ -45,6 +45,7 @@ pub struct Backup {
 
 /// Runs the command.
 pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
+    input::refuse_dash(&args.target)?;
     let store = credenza::open(&args.store)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     let bar = Bar::new(quiet);

@@ -96,10 +96,7 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     if args.limit.is_some() && args.engine == Engine::BTree {
         return Err(Error::invalid("a btree store has no limit: leave out --limit, or --engine"));
     }
-    if input::is_dash(path) {
-        let what = "a store cannot be written to standard output; name its file";
-        return Err(Error::invalid(what));
-    }
+    input::refuse_dash(path)?;
     let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::AlreadyExists && args.if_missing => false,

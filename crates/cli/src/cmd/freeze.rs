@@ -3,6 +3,7 @@
 use crate::args::{ReadArgs, TableArgs, exit_status, unchanging};
 use crate::cmd::load;
 use crate::exit::Status;
+use crate::input;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::replaced::Replaced;
@@ -43,6 +44,7 @@ pub struct Freeze {
 
 /// Runs the command.
 pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
+    input::refuse_dash(&args.target)?;
     let store = ReadArgs::default().open_table(&args.store, &args.table)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     store.note_other_tables(quiet)?;

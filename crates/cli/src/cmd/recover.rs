@@ -3,7 +3,7 @@
 use crate::args::exit_status;
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
-use crate::{json, output};
+use crate::{input, json, output};
 use clap::Args;
 use credenza::hash::recover;
 use credenza::{Error, Result};
@@ -36,6 +36,7 @@ pub struct Recover {
 
 /// Runs the command.
 pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
+    input::refuse_dash(&args.target)?;
     if credenza::kind_of(&args.store).is_ok_and(|kind| kind == "btree") {
         let what = "recover is for hash stores; of a damaged btree store 'credenza dump' and 'credenza \
                     range', with --table for its tables, write what can still be read";

@@ -4,6 +4,7 @@ use crate::args::{ReadArgs, TableArgs, exit_status};
 use crate::cmd::create::Engine;
 use crate::cmd::load;
 use crate::exit::Status;
+use crate::input;
 use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Result, Scan};
@@ -48,6 +49,7 @@ pub struct Thaw {
 
 /// Runs the command.
 pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
+    input::refuse_dash(&args.target)?;
     let store = args.read.open_table(&args.store, &args.table)?;
     store.note_other_tables(quiet)?;
     let bar = Bar::new(quiet);
