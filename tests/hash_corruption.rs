@@ -288,7 +288,7 @@ fn damage_in_a_store_that_was_never_synced_is_told_and_recovered_from() {
             Ok(found) => assert_eq!(found.len().unwrap(), living.len() as u64),
         }
         let to = folder.path().join("saved");
-        recover(&path, &to).unwrap();
+        recover(&path, &to, |_, _| {}).unwrap();
         let saved = Hash::open(&to).unwrap();
         let lives = |key: &[u8]| living.iter().any(|(living, _)| living == key);
         for item in saved.iter() {
@@ -399,10 +399,13 @@ fn what_is_whole_is_saved() {
         }
     }
     let state = state_of(&store, "store");
-    let found = recover(&path, &saved).unwrap();
+    let mut told = Vec::new();
+    let found = recover(&path, &saved, |done, total| told.push((done, total))).unwrap();
     assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == state);
     assert_eq!((found.keys, found.lost_bytes), (state.len() as u64, 0));
-    assert!(recover(&path, &saved).is_err(), "what is there is not written over");
+    let (all, total) = *told.last().unwrap();
+    assert!(all == total && told.is_sorted() && told.iter().all(|(_, of)| *of == total));
+    assert!(recover(&path, &saved, |_, _| {}).is_err(), "what is there is not written over");
     // Of a damaged one every key but that of the damaged record.
     let sample = sample(60);
     for at in (LOG_AT + 24..sample.log_end()).step_by(23) {
@@ -410,7 +413,7 @@ fn what_is_whole_is_saved() {
         data[at] ^= 0x55;
         fs::write(&path, &data).unwrap();
         let saved = folder.path().join(format!("saved {at}"));
-        recover(&path, &saved).unwrap();
+        recover(&path, &saved, |_, _| {}).unwrap();
         let found = state_of(&Hash::open(&saved).unwrap(), "saved");
         let is_end = |at: &usize| at / 4096 != (at + 24) / 4096 || at % 4096 < 24;
         let lost =
@@ -442,7 +445,7 @@ fn what_was_removed_is_not_saved_where_its_record_is_damaged() {
         data[at] ^= 1;
     }
     fs::write(&path, &data).unwrap();
-    let found = recover(&path, &saved).unwrap();
+    let found = recover(&path, &saved, |_, _| {}).unwrap();
     let state = state_of(&Hash::open(&saved).unwrap(), "saved");
     assert_eq!((found.keys, state.len()), (11, 11), "{state:?}");
     assert_eq!(state[&key(3)], b"the third");
@@ -621,7 +624,7 @@ fn cleaning_makes_no_checksum_for_what_is_damaged() {
                 }
                 drop(store);
                 let saved = folder.path().join("saved");
-                recover(&path, &saved).unwrap();
+                recover(&path, &saved, |_, _| {}).unwrap();
                 let saved_store = Hash::open(&saved).unwrap();
                 let missing = (0..2000).filter(|i| saved_store.get(&key(*i)).unwrap().is_none());
                 assert_eq!(missing.collect::<Vec<_>>(), [700], "{what}");

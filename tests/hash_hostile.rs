@@ -355,7 +355,7 @@ fn child_reads() {
         let copy = folder.path().join("copy");
         let _ = reader.backup(&copy, |_, _| ());
         let saved = folder.path().join("saved");
-        recover(&path, &saved).unwrap();
+        recover(&path, &saved, |_, _| {}).unwrap();
         let store = Hash::open(&saved).unwrap();
         Checked::new(&sample, "recovered").scan(&store);
         drop(store);

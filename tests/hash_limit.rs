@@ -337,7 +337,7 @@ fn recovery_brings_nothing_back_that_was_dropped() {
     (150..190).for_each(|i| must(store.remove(&key(i))));
     let state = state_of(&store, "before");
     let saved = folder.path().join("saved");
-    let found = recover(&path, &saved).unwrap();
+    let found = recover(&path, &saved, |_, _| {}).unwrap();
     assert!(found.records > 190, "nothing that was dropped is there: {found:?}");
     assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == state);
 }
@@ -371,7 +371,7 @@ fn what_was_dropped_stays_away() {
     other.insert(b"new", &[0; 50_000]).unwrap();
     check_limit(&other, 100_000, "backup");
     let saved = folder.path().join("saved");
-    recover(&path, &saved).unwrap();
+    recover(&path, &saved, |_, _| {}).unwrap();
     let found = Hash::open(&saved).unwrap();
     assert_eq!(found.limit(), 100_000);
     let found = state_of(&found, "saved");

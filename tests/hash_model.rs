@@ -204,7 +204,7 @@ fn back_up(store: &Hash, model: &Model, copy: &Path) {
     store.backup(copy, |_, _| ()).unwrap();
     compare(&Hash::open(copy).unwrap(), model);
     let saved = copy.with_extension("saved");
-    let found = credenza::hash::recover(copy, &saved).unwrap();
+    let found = credenza::hash::recover(copy, &saved, |_, _| {}).unwrap();
     assert_eq!((found.keys, found.lost_bytes), (model.len() as u64, 0));
     compare(&Hash::open(&saved).unwrap(), model);
     std::fs::remove_file(&saved).unwrap();

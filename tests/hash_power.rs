@@ -304,7 +304,7 @@ fn a_note_that_leads_nowhere_keeps_nothing_from_being_recovered() {
     Hash::reboot(&mut image);
     let (copy, saved) = (folder.path().join("copy"), folder.path().join("saved"));
     write_image(&vec![Some(image), None], &Hash::files(&copy));
-    recover(&copy, &saved).unwrap();
+    recover(&copy, &saved, |_, _| {}).unwrap();
     for store in [Hash::open(&saved).unwrap(), Hash::open(&copy).unwrap()] {
         assert!((0..500).all(|i| store.get(&key(i)).unwrap().is_some()), "{store:?}");
     }
@@ -479,7 +479,7 @@ fn a_recovery_that_fails_fails_again() {
         assert!(error.is_bad_file() && error.to_string().contains("recover"), "{error}");
     }
     let saved = folder.path().join("saved");
-    let found = recover(&copy, &saved).unwrap();
+    let found = recover(&copy, &saved, |_, _| {}).unwrap();
     assert_eq!(found.keys, 2000);
     state_of(&Hash::open(&saved).unwrap(), "saved");
 }

@@ -166,11 +166,16 @@ pub struct Recovered {
 /// Copies every record that is whole in the damaged store at `from` into a new one at `to`, in the
 /// order in which they were written. A key whose last record is lost gets the value it had before.
 /// The damaged store is only read, and the new one appears whole or not at all. The new one has the same limit; of a store with a limit a key
-/// whose last record is lost may be absent, for what it had before may have been dropped.
+/// whose last record is lost may be absent, for what it had before may have been dropped. `progress` is told
+/// how many bytes have been read, and of how many.
 ///
 /// # Errors
 /// `from` has no whole header, or `to` exists or cannot be written.
-pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered> {
+pub fn recover(
+    from: impl AsRef<Path>,
+    to: impl AsRef<Path>,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Recovered> {
     let (from, to) = (from.as_ref(), to.as_ref());
     refuse_old(to)?;
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
@@ -187,8 +192,12 @@ pub fn recover(from: impl AsRef<Path>, to: impl AsRef<Path>) -> Result<Recovered
         dropped: core.last_eviction(&held, &segments)?,
         removed: core.last_removals(&held, &segments, oldest)?,
     };
+    let bytes_of = |segment: &Found| segment.end().saturating_sub(segment.first());
+    let (mut done, total) = (0, segments.iter().map(bytes_of).sum());
     for segment in segments {
         core.salvage(&held, segment, &gone, &store, &mut recovered)?;
+        done += bytes_of(&segment);
+        progress(done, total);
     }
     store.sync()?;
     recovered.keys = store.len()?;

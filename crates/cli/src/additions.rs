@@ -1,5 +1,6 @@
 //! Records on their way into a store that is there already.
 
+use crate::progress::Bar;
 use crate::spool::Spool;
 use crate::table::TableOf;
 use crate::target::no_budget;
@@ -54,12 +55,12 @@ impl Additions {
     }
 
     /// Writes what is not written yet.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(self, bar: &Bar) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.finish(),
             Additions::BTree(load, None) => load.finish(),
             Additions::BTree(mut load, Some(spool)) => {
-                spool.drain(|_, key, value| load.add(key, value))?;
+                spool.drain(bar, |_, key, value| load.add(key, value))?;
                 load.finish()
             }
         }

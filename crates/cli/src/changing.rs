@@ -3,6 +3,7 @@
 use crate::additions::Additions;
 use crate::any_table::{AnyTableMut, bytes_of};
 use crate::cmd::dump::Sink;
+use crate::progress::Bar;
 use crate::spool::Spool;
 use crate::table::TableOf;
 use credenza::hash::Hash;
@@ -38,6 +39,7 @@ impl Changing {
     pub fn put_absent(
         &self,
         may_wait: bool,
+        bar: &Bar,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
         mut done: impl FnMut(bool),
     ) -> Result<()> {
@@ -46,10 +48,12 @@ impl Changing {
                 done(store.insert_if_absent(key, value)?);
                 Ok(())
             }),
-            Changing::BTree(table) => change_all(table, may_wait, read, |table, key, value| {
-                done(table.insert_if_absent(key, value)?);
-                Ok(())
-            }),
+            Changing::BTree(table) => {
+                change_all(table, may_wait, bar, read, |table, key, value| {
+                    done(table.insert_if_absent(key, value)?);
+                    Ok(())
+                })
+            }
         }
     }
 
@@ -58,12 +62,13 @@ impl Changing {
     pub fn append(
         &self,
         may_wait: bool,
+        bar: &Bar,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
         mut done: impl FnMut(u64),
     ) -> Result<()> {
         match self {
             Changing::Hash(_) => Err(no_numbers()),
-            Changing::BTree(table) => change_all(table, may_wait, read, |table, value, _| {
+            Changing::BTree(table) => change_all(table, may_wait, bar, read, |table, value, _| {
                 done(table.append(value)?);
                 Ok(())
             }),
@@ -75,14 +80,15 @@ impl Changing {
     pub fn delete(
         &self,
         may_wait: bool,
+        bar: &Bar,
         read: impl FnOnce(Sink<'_>) -> Result<()>,
         mut done: impl FnMut(&[u8], bool) -> Result<()>,
     ) -> Result<()> {
         match self {
             Changing::Hash(store) => read(&mut |key, _| done(key, store.remove(key)?)),
-            Changing::BTree(table) => {
-                change_all(table, may_wait, read, |table, key, _| done(key, table.remove(key)?))
-            }
+            Changing::BTree(table) => change_all(table, may_wait, bar, read, |table, key, _| {
+                done(key, table.remove(key)?)
+            }),
         }
     }
 
@@ -176,6 +182,7 @@ impl Changing {
 fn change_all(
     table: &TableOf,
     may_wait: bool,
+    bar: &Bar,
     read: impl FnOnce(Sink<'_>) -> Result<()>,
     mut change: impl FnMut(&mut AnyTableMut<'_, '_>, &[u8], &[u8]) -> Result<()>,
 ) -> Result<()> {
@@ -183,7 +190,7 @@ fn change_all(
         return table.change(|table| read(&mut |key, value| change(table, key, value)));
     }
     let spool = Spool::of(table.store.path().unwrap_or(Path::new(".")), read)?;
-    table.change(|table| spool.drain(|_, key, value| change(table, key, value)))
+    table.change(|table| spool.drain(bar, |_, key, value| change(table, key, value)))
 }
 
 /// The error for a store without tables whose records are numbered.

@@ -5,6 +5,7 @@
 //! which takes what it is given for good.
 
 use crate::input::Refusal;
+use crate::progress::Bar;
 use crate::spool::Spool;
 use crate::target::Target;
 use clap::ValueEnum;
@@ -93,7 +94,7 @@ impl Filter {
 
     /// Makes the store visible, if `check` finds nothing against it right before; returns how many records
     /// it has.
-    pub fn finish(mut self, check: impl FnOnce() -> Result<()>) -> Result<u64> {
+    pub fn finish(mut self, bar: &Bar, check: impl FnOnce() -> Result<()>) -> Result<u64> {
         let (spool, last) = match self.how {
             How::Last(spool, last) => (Some(spool), Some(last)),
             How::Error(_, spool) => (spool, None),
@@ -101,7 +102,7 @@ impl Filter {
         };
         if let Some(spool) = spool {
             let (target, count) = (&mut self.target, &mut self.count);
-            spool.drain(|number, key, value| {
+            spool.drain(bar, |number, key, value| {
                 if last.as_ref().is_some_and(|last| last.get(key) != Some(&number)) {
                     return Ok(());
                 }
@@ -111,7 +112,7 @@ impl Filter {
         }
         let replaced = self.target.replaced()?;
         check()?;
-        self.target.finish()?;
+        self.target.finish(bar)?;
         Ok(self.count - replaced)
     }
 }

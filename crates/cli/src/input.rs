@@ -190,7 +190,7 @@ pub fn each_of_databases(
 }
 
 /// The size of all inputs, if all are regular files.
-fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
+pub fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
     paths.iter().try_fold(0u64, |sum, path| {
         let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file() && !is_dash(path))?;
         Some(sum.saturating_add(meta.len()))

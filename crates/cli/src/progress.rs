@@ -105,6 +105,21 @@ impl Bar {
     }
 }
 
+#[cfg(test)]
+impl Bar {
+    /// One as at a terminal.
+    pub fn of_terminal() -> Bar {
+        let mut bar = Bar::new(true);
+        (bar.enabled, bar.shown) = (true, AtomicBool::new(true));
+        bar
+    }
+
+    /// How far the work has come, and of how much where that is known.
+    pub fn told(&self) -> (u64, Option<u64>) {
+        (self.bar.position(), self.bar.length())
+    }
+}
+
 impl Drop for Bar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();

@@ -1,6 +1,7 @@
 //! Records that wait until all of them are there: in memory, and where they are many in an unnamed file.
 
 use crate::cmd::dump::Sink;
+use crate::progress::{Bar, Unit};
 use credenza::{Error, Result};
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::Path;
@@ -47,8 +48,13 @@ impl Spool {
         Ok(self.count - 1)
     }
 
-    /// Calls `f` with the number, key and value of every record.
-    pub fn drain(self, mut f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<()> {
+    /// Calls `f` with the number, key and value of every record, and shows how far it is.
+    pub fn drain(
+        self,
+        bar: &Bar,
+        mut f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        bar.begin("applying", Unit::Records, Some(self.count));
         let mut file = self.file.into_inner().map_err(|e| cannot_write(e.into_error()))?;
         file.rewind().map_err(cannot_read)?;
         let mut file = BufReader::with_capacity(256 << 10, file);
@@ -61,6 +67,7 @@ impl Spool {
                 part.resize(len, 0);
                 file.read_exact(part).map_err(cannot_read)?;
             }
+            bar.count(number);
             f(number, &key, &value)?;
         }
         Ok(())
@@ -87,12 +94,29 @@ mod tests {
             assert_eq!(spool.add(b"key", &value).expect("room"), number);
         }
         let mut count = 0;
-        let read = spool.drain(|number, key, found| {
+        let read = spool.drain(&Bar::new(true), |number, key, found| {
             assert_eq!((number, key, found.len()), (count, &b"key"[..], value.len()));
             count += 1;
             Ok(())
         });
         read.expect("all of them");
         assert_eq!(count, 3);
+    }
+
+    #[test]
+    fn who_waits_for_many_records_sees_how_far_they_are() {
+        let mut spool = Spool::beside(Path::new("."));
+        for _ in 0..3000 {
+            spool.add(b"key", b"").expect("room");
+        }
+        let bar = Bar::of_terminal();
+        let mut told = Vec::new();
+        let read = spool.drain(&bar, |_, _, _| {
+            told.push(bar.told());
+            Ok(())
+        });
+        read.expect("all of them");
+        assert!(told.iter().all(|(_, total)| *total == Some(3000)));
+        assert_eq!((told[0].0, told[1500].0, told[2999].0), (0, 1024, 2048));
     }
 }

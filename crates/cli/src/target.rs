@@ -123,12 +123,12 @@ impl Target {
     }
 
     /// Makes the store durable and visible.
-    pub fn finish(self) -> Result<()> {
+    pub fn finish(self, bar: &Bar) -> Result<()> {
         match self {
             Target::Constant(builder) => builder.finish().map(drop),
             Target::Hash(builder) => builder.finish().map(drop),
             Target::BTree(builder) => builder.finish().map(drop),
-            Target::Existing(additions) => additions.finish(),
+            Target::Existing(additions) => additions.finish(bar),
             Target::Cdb(writer) => writer.finish().map(drop),
             Target::Cdb64(writer) => writer.finish().map(drop),
             Target::Mcdb(writer) => writer.finish().map(drop),

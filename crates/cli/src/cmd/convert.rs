@@ -258,7 +258,7 @@ fn store(
         return Err(several_values(kind, &args.source));
     }
     replaced.check()?;
-    target.finish().map_err(|e| e.at(&args.target))?;
+    target.finish(bar).map_err(|e| e.at(&args.target))?;
     Ok(count)
 }
 

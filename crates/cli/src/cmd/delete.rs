@@ -7,6 +7,7 @@ use crate::input;
 use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::escaped;
+use crate::progress::{Bar, Unit};
 use crate::spool::Spool;
 use clap::Args;
 use credenza::Result;
@@ -71,8 +72,20 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let store = args.write.open(&args.store, &args.table, false)?;
     store.check_hex(args.hex)?;
     let mut done = Done { deleted: 0, missing: 0 };
+    let bar = Bar::new(quiet);
+    let total = args.keys_from.as_ref().and_then(|path| input::total_bytes(slice::from_ref(path)));
+    bar.begin("deleting", Unit::Bytes, total);
     let read = |take: Sink<'_>| {
-        let mut take = |keys: &[Vec<u8>]| keys.iter().try_for_each(|key| take(key, b""));
+        let digits = if args.hex { 2 } else { 1 };
+        let mut read = 0;
+        let mut take = |keys: &[Vec<u8>]| {
+            keys.iter().try_for_each(|key| {
+                // As it stands in the file, with what ends it.
+                read += digits * key.len() as u64 + 1;
+                bar.at(read);
+                take(key, b"")
+            })
+        };
         match &args.keys_from {
             Some(path) => {
                 let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
@@ -85,7 +98,7 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
         args.keys_from.as_ref().is_some_and(|path| input::may_wait(slice::from_ref(path)));
     // Named when nobody waits for this store any more: whoever reads what is said may take his time.
     let (mut missing, mut is_kept) = (Spool::beside(&args.store), !quiet);
-    store.delete(may_wait, read, |key, was_there| {
+    store.delete(may_wait, &bar, read, |key, was_there| {
         if was_there {
             done.deleted += 1;
             return Ok(());
@@ -95,7 +108,8 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
         is_kept = is_kept && missing.add(key, b"").is_ok();
         Ok(())
     })?;
-    let named = missing.drain(|_, key, _| {
+    drop(bar);
+    let named = missing.drain(&Bar::new(true), |_, key, _| {
         exit::note(format_args!("not found: {}", escaped(key)));
         Ok(())
     });

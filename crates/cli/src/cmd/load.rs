@@ -170,7 +170,7 @@ fn fill(
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
         filter.add(&key_of(key).map_err(Refusal::Record)?, value)
     })?;
-    let records = filter.finish(check).map_err(|e| e.at(&args.store))?;
+    let records = filter.finish(bar, check).map_err(|e| e.at(&args.store))?;
     Ok((read, records))
 }
 

@@ -41,8 +41,8 @@ pub fn run(cli: Cli) -> Result<Status> {
     match cli.command {
         Command::Load(args) => load::run(&args, quiet),
         Command::Get(args) => get::run(&args, quiet),
-        Command::Scan(args) => scan::run(&args),
-        Command::Range(args) => range::run(&args),
+        Command::Scan(args) => scan::run(&args, quiet),
+        Command::Range(args) => range::run(&args, quiet),
         Command::Dump(args) => dump::run(&args, quiet),
         Command::Stat(args) => stat::run(&args),
         Command::Verify(args) => verify::run(&args, quiet),

@@ -142,7 +142,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
             };
             input::each_record(inputs, Some(format), &bar, take).map(drop)
         };
-        store.put_absent(input::may_wait(inputs), read, |is_written| {
+        store.put_absent(input::may_wait(inputs), &bar, read, |is_written| {
             let one = Done::of(is_written);
             done.written += one.written;
             done.kept += one.kept;
@@ -154,7 +154,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
             Ok::<_, Refusal>(additions.add(&key, value)?)
         };
         done.written = input::each_record(inputs, Some(format), &bar, add)?;
-        additions.finish()?;
+        additions.finish(&bar)?;
     }
     Ok(done)
 }
@@ -178,14 +178,15 @@ fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)
     };
     let from = [PathBuf::from("-")];
     let may_wait = value.is_none() && input::may_wait(&from);
+    let bar = Bar::new(quiet);
     let read = |take: Sink<'_>| match value {
         Some(value) => take(&value, b""),
         None => {
             input::hint_if_typed(&from, quiet);
-            input::each_record(&from, args.from, &Bar::new(quiet), take).map(drop)
+            input::each_record(&from, args.from, &bar, take).map(drop)
         }
     };
-    store.append(may_wait, read, note)?;
+    store.append(may_wait, &bar, read, note)?;
     Ok(numbers)
 }
 

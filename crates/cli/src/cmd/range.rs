@@ -8,6 +8,7 @@ use crate::cmd::table;
 use crate::exit::Status;
 use crate::keys;
 use crate::output::Output;
+use crate::progress::{Bar, Unit};
 use crate::table::TableOf;
 use clap::Args;
 use credenza::Result;
@@ -85,17 +86,20 @@ pub struct Range {
 }
 
 /// Runs the command.
-pub fn run(args: &Range) -> Result<Status> {
+pub fn run(args: &Range, quiet: bool) -> Result<Status> {
     let table = TableOf::of(table::open(&args.store)?, &args.table)?;
     let table = TableOf { lease: args.lease.lease(), ..table };
     if args.hex {
         table.check_hex()?;
     }
     let mut out = Output::create(&args.output, Some(&args.store))?;
+    let bar = Bar::new(quiet || out.is_terminal());
     match args.to {
-        Some(format) => dump::write_text(format, out, |write| each(args, &table, write))?,
+        Some(format) => dump::write_text(format, out, |write| each(args, &table, &bar, write))?,
         None => {
-            each(args, &table, &mut |key, value| out.put(args.shown.line(key, value).as_bytes()))?;
+            let mut show =
+                |key: &[u8], value: &[u8]| out.put(args.shown.line(key, value).as_bytes());
+            each(args, &table, &bar, &mut show)?;
             out.finish()?;
         }
     }
@@ -103,7 +107,7 @@ pub fn run(args: &Range) -> Result<Status> {
 }
 
 /// Gives the records that are asked for to `take`; returns how many there are.
-fn each(args: &Range, table: &TableOf, take: Sink<'_>) -> Result<u64> {
+fn each(args: &Range, table: &TableOf, bar: &Bar, take: Sink<'_>) -> Result<u64> {
     let key = |argument: &Option<OsString>| {
         argument.as_deref().map(|key: &OsStr| keys::of_argument(key, args.hex)).transpose()
     };
@@ -111,18 +115,24 @@ fn each(args: &Range, table: &TableOf, take: Sink<'_>) -> Result<u64> {
     let limit = args.limit.unwrap_or(u64::MAX);
     let start = from.as_deref().map_or(Bound::Unbounded, Bound::Included);
     let end = until.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+    let is_all = from.is_none() && until.is_none() && prefix.is_none();
     let mut count = 0;
     let one = |key: &[u8], value: &[u8]| {
         take(key, value)?;
         count += 1;
+        bar.count(count);
         Ok(count < limit)
     };
-    table.read(|table| match &prefix {
-        _ if limit == 0 => Ok(()),
-        Some(prefix) if args.reverse => backwards(table.prefix(prefix), one),
-        Some(prefix) => table.scan_prefix(prefix, one),
-        None if args.reverse => backwards(table.range(start, end)?, one),
-        None => table.scan_range((start, end), one),
+    table.read(|table| {
+        // How many are in a part of it only reading shows.
+        bar.begin("reading", Unit::Records, is_all.then(|| table.len().min(limit)));
+        match &prefix {
+            _ if limit == 0 => Ok(()),
+            Some(prefix) if args.reverse => backwards(table.prefix(prefix), one),
+            Some(prefix) => table.scan_prefix(prefix, one),
+            None if args.reverse => backwards(table.range(start, end)?, one),
+            None => table.scan_range((start, end), one),
+        }
     })?;
     Ok(count)
 }

@@ -43,8 +43,14 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         return Err(Error::invalid(what).at(&args.store));
     }
     let bar = Bar::new(quiet);
-    bar.begin("recovering", Unit::Bytes, None);
-    let found = recover(&args.store, &args.target)?;
+    let mut known = None;
+    let found = recover(&args.store, &args.target, |done, total| {
+        if known != Some(total) {
+            known = Some(total);
+            bar.begin("recovering", Unit::Bytes, known);
+        }
+        bar.at(done);
+    })?;
     drop(bar);
     if args.json {
         let done = serde_json::json!({

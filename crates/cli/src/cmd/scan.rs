@@ -4,6 +4,7 @@ use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status};
 use crate::exit::Status;
 use crate::json;
 use crate::output::{Output, escaped};
+use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Error, Result, Scan as _};
 use serde_json::{Map, Value};
@@ -63,13 +64,20 @@ pub struct Shown {
 }
 
 /// Runs the command.
-pub fn run(args: &Scan) -> Result<Status> {
+pub fn run(args: &Scan, quiet: bool) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
     let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     let mut out = Output::stdout()?;
     let mut left = args.limit.unwrap_or(u64::MAX);
+    let bar = Bar::new(quiet || out.is_terminal());
+    if bar.is_enabled() {
+        bar.begin("reading", Unit::Records, Some(store.len()?.min(left)));
+    }
     if left > 0 {
+        let mut count = 0;
         let scanned = store.scan(|key, value| {
+            count += 1;
+            bar.count(count);
             out.put(args.shown.line(key, value).as_bytes())?;
             left -= 1;
             // An error is how a scan is stopped; which one is seen by `left` alone.
