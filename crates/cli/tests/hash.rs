@@ -398,6 +398,38 @@ fn watch(store: &str, name: &str) {
 }
 
 #[test]
+fn watch_ends_when_the_store_is_gone() {
+    let folder = Folder::new();
+    for kind in ["hash", "btree"] {
+        let watched = ["removed", "replaced"].map(|how| {
+            let store = folder.path(&format!("{kind}-{how}"));
+            std::fs::rename(folder.store(kind, &plain_records(2)), &store).expect("a store");
+            // Far more time than it takes: it is over only where that is not seen.
+            let mut child = Command::new(program())
+                .args(["watch", &store, "--since", "0", "--timeout", "120"])
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .expect("the program starts");
+            let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+            lines.next().expect("a line of the changes so far").expect("text");
+            (store, child)
+        });
+        let [(removed, _), (replaced, _)] = &watched;
+        std::fs::remove_file(removed).expect("it is there");
+        let new = folder.file("new", "another file");
+        std::fs::rename(new, replaced).expect("it is there");
+        let said = ["the store was removed", "another file is in the place"];
+        for ((store, child), said) in watched.into_iter().zip(said) {
+            let output = child.wait_with_output().expect("it ends");
+            let err = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(111), "{store}: {err}");
+            assert!(err.starts_with(&format!("error: {store}: {said}")), "{err}");
+        }
+    }
+}
+
+#[test]
 fn a_store_is_read_without_writing_to_it() {
     let folder = Folder::new();
     let store = store_of(&folder, &[("a", "1")]);

@@ -7,16 +7,19 @@ use crate::output::Output;
 use clap::Args;
 use credenza::btree::BTree;
 use credenza::hash::Hash;
-use credenza::{Error, Result, Store};
-use std::io::Write;
-use std::path::PathBuf;
+use credenza::{Error, ErrorKind, Result, Store};
+use std::fs::metadata;
+use std::io::{ErrorKind as IoKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Print a line whenever a hash or btree store has changed, by whomever.
 ///
 /// The line is the number of changes ever made to the store, of a btree store that of commits, as in
 /// 'stat'; changes that come faster than they are printed share a line. Moving records when cleaning
-/// up counts as a change, too.
+/// up counts as a change, too. That the store's file was removed, or another put in its place, is an error:
+/// nobody else will change what is watched.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -71,23 +74,74 @@ impl Watched {
     }
 }
 
+/// How long at most nobody looks whether the file is still there.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The file that a path leads to, by which it is seen that it leads to another one or none.
+struct Place<'p> {
+    path: &'p Path,
+    file: (u64, u64),
+    looked: Instant,
+}
+
+impl Place<'_> {
+    fn of(path: &Path) -> Result<Place<'_>> {
+        Ok(Place { path, file: Self::file_at(path)?, looked: Instant::now() })
+    }
+
+    fn file_at(path: &Path) -> Result<(u64, u64)> {
+        let meta = metadata(path).map_err(|e| Error::io("look for", e).at(path))?;
+        Ok((meta.dev(), meta.ino()))
+    }
+
+    /// An error if another file is there now, or none; after a while, as looking costs a call.
+    fn check(&mut self) -> Result<()> {
+        if self.looked.elapsed() < LOOK_AGAIN {
+            return Ok(());
+        }
+        self.looked = Instant::now();
+        let what = match Self::file_at(self.path) {
+            Ok(file) if file == self.file => return Ok(()),
+            Ok(_) => "another file is in the place of the store that was watched: watch it anew",
+            Err(e) if is_absent(&e) => "the store was removed: nothing is left to watch",
+            Err(e) => return Err(e),
+        };
+        Err(Error::invalid(what).at(self.path))
+    }
+}
+
+fn is_absent(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() == IoKind::NotFound)
+}
+
 /// Runs the command.
 pub fn run(args: &Watch) -> Result<Status> {
+    // Before it is opened: what takes its place meanwhile is not what is watched.
+    let place = Place::of(&args.store);
     let store = match credenza::open(&args.store)? {
         Store::Hash(store) => Watched::Hash(store),
         Store::BTree(store) => Watched::BTree(store),
         other => return Err(unchanging(other.kind()).at(&args.store)),
     };
+    // What opening says of a store that is not there helps more.
+    let mut place = place?;
     let mut out = Output::stdout()?;
     let mut known = args.since.unwrap_or_else(|| store.changes());
     let end = args.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let wanted = args.count.unwrap_or(u64::MAX);
     let mut seen = 0;
     while seen < wanted {
-        let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let changes = store.wait_for_change(known, left.unwrap_or(Duration::MAX))?;
+        place.check()?;
+        let now = Instant::now();
+        let left = end.map_or(Duration::MAX, |end| end.saturating_duration_since(now));
+        let while_unseen = left.min(LOOK_AGAIN);
+        let changes = store.wait_for_change(known, while_unseen)?;
         if changes == known {
-            break;
+            // The time is over, or this is a store that is not waited for.
+            if while_unseen == left || now.elapsed() < while_unseen {
+                break;
+            }
+            continue;
         }
         known = changes;
         seen += 1;
