@@ -3,6 +3,7 @@
 //! The statuses are those of the cdb tools: 0 done, 100 key not found, 111 error, wrong usage
 //! included. A reader that has seen enough and closes the pipe is no error: status 0, no message.
 
+use crate::output::printable;
 use clap::builder::styling::{AnsiColor, Style};
 use credenza::{Error, ErrorKind, Result};
 use std::io::{ErrorKind as IoKind, Write};
@@ -49,13 +50,14 @@ pub fn usage(error: &clap::Error) -> ExitCode {
 /// Says on standard error what went wrong, in the style of the command line parser.
 pub fn report(error: &Error) {
     let style: Style = AnsiColor::Red.on_default().bold();
+    let what = printable(&error.to_string());
     // Whoever closed standard error does not want to know.
-    let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {error}");
+    let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {what}");
 }
 
 /// Says something on standard error that is neither result nor error.
 pub fn note(text: impl std::fmt::Display) {
-    let _ = writeln!(anstream::stderr(), "{text}");
+    let _ = writeln!(anstream::stderr(), "{}", printable(&text.to_string()));
 }
 
 /// Whether the error is that nobody reads our output any more.

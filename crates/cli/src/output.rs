@@ -144,6 +144,21 @@ pub fn escaped(bytes: &[u8]) -> String {
     text
 }
 
+/// Text of the program's own in which there may be names of files, which are anybody's: what would move or
+/// colour the terminal, or begin another line, as it is in [`escaped`].
+pub fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            c if c.is_control() || is_invisible(c) => {
+                shown.push_str(&escaped(c.to_string().as_bytes()))
+            }
+            c => shown.push(c),
+        }
+    }
+    shown
+}
+
 /// Characters that change the direction or the place of what follows: they would let a key
 /// pretend to be another one on the screen.
 fn is_invisible(c: char) -> bool {

@@ -171,6 +171,18 @@ fn input_may_be_a_fifo() {
 }
 
 #[test]
+fn a_name_in_an_error_does_nothing_to_the_terminal() {
+    let folder = Folder::new();
+    let name = folder.path("red \u{1b}[31mname\nerror: of two lines\\");
+    let shown = folder.path("red \\x1b[31mname\\nerror: of two lines\\");
+    for args in [&["get", &name, "key"][..], &["load", &folder.path("new"), &name]] {
+        let got = run(args).expect(111);
+        assert!(got.err.starts_with(&format!("error: {shown}: ")), "{}", got.err);
+        assert_eq!(got.err.lines().count(), 1, "{}", got.err);
+    }
+}
+
+#[test]
 fn no_permission_is_told() {
     let folder = Folder::new();
     let store = folder.store("constant", &plain_records(3));
