@@ -6,6 +6,7 @@ use credenza::{Error, ErrorKind, Result, Staged};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How standard output is called in messages.
@@ -40,12 +41,23 @@ impl Output {
     }
 
     /// The file at `path`, or standard output for `-`. What is not a regular file (a FIFO, a
-    /// device) is written directly. `source` is the store that is read, which the file cannot replace.
+    /// device) is written directly, and so is what the shell has opened, by whatever name: a file put in its
+    /// place would lack what others wrote to it before, and what they write later. `source` is the store that
+    /// is read, which the file cannot replace.
     pub fn create(path: &Path, source: Option<&Path>) -> Result<Output> {
         if path == Path::new("-") {
             return Output::stdout();
         }
         let name = path.to_owned();
+        if let Some(number) = descriptor(path) {
+            if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
+                // Nor are records written into a store.
+                source.map_or_else(|| Replaced::at(path), |s| Replaced::of_other(path, s))?;
+            }
+            let file = credenza_bench::inherited(number);
+            let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
+            return Ok(Output { writer: buffered(file), staged: None, name });
+        }
         if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
             let file = OpenOptions::new().write(true).open(path);
             let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
@@ -98,6 +110,29 @@ impl Write for Output {
     fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
+}
+
+/// The number of the descriptor that `path` names, or of the one of standard output and standard error that leads
+/// to the file there.
+fn descriptor(path: &Path) -> Option<i32> {
+    match path.to_str() {
+        Some("/dev/stdin") => return Some(0),
+        Some("/dev/stdout") => return Some(1),
+        Some("/dev/stderr") => return Some(2),
+        Some(name) => {
+            let number = name.strip_prefix("/dev/fd/").or(name.strip_prefix("/proc/self/fd/"));
+            if let Some(number) = number.and_then(|number| number.parse().ok()) {
+                return Some(number);
+            }
+        }
+        None => {}
+    }
+    let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file())?;
+    let leads_there = |number: &i32| {
+        let opened = credenza_bench::inherited(*number).and_then(|file| file.metadata());
+        opened.is_ok_and(|opened| (opened.dev(), opened.ino()) == (meta.dev(), meta.ino()))
+    };
+    [1, 2].into_iter().find(leads_there)
 }
 
 fn buffered(file: File) -> BufWriter<File> {

@@ -51,6 +51,55 @@ fn a_store_is_not_replaced_by_what_is_made_of_it() {
     run(&["verify", &constant]).expect(0);
 }
 
+/// What the shell has opened, and others write to before and after.
+#[test]
+fn a_file_that_the_shell_has_opened_is_written_and_not_replaced() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(1));
+    let log = folder.path("log");
+    let sh = |script: &str| {
+        let mut sh = std::process::Command::new("/bin/sh");
+        sh.args(["-c", script]).env("credenza", program()).env("store", &store).env("log", &log);
+        sh.current_dir(folder.0.path()).status().expect("a shell").code()
+    };
+    let text = "key0\tvalue-0\n";
+    for (name, opened) in [
+        ("/dev/stdout", ""),
+        ("/dev/stderr", "2>&1"),
+        ("/dev/fd/1", ""),
+        ("/dev/fd/7", "7>&1"),
+        ("/proc/self/fd/1", ""),
+        ("/proc/self/fd/7", "7>&1 >&2"),
+        ("log", ""),
+        ("$log", "2>&1 >/dev/null"),
+    ] {
+        for command in ["dump $store --to tsv -o", "convert $store --to tsv"] {
+            let one = format!("\"$credenza\" {command} \"{name}\" {opened}");
+            for (begin, redirection) in [("", ">"), ("old\n", ">>")] {
+                std::fs::write(&log, begin).expect("a file");
+                let script = format!("{{ echo first; {one}; echo last; }} {redirection} $log");
+                assert_eq!(sh(&script), Some(0), "{script}");
+                let found = std::fs::read_to_string(&log).expect("the log");
+                assert_eq!(found, format!("{begin}first\n{text}last\n"), "{script}");
+            }
+        }
+    }
+    // Not the descriptors that the program has for itself, of which the store's is one; nor into a store.
+    for number in 3..9 {
+        let script = format!("exec {number}>&-; \"$credenza\" dump $store -o /dev/fd/{number}");
+        assert_eq!(sh(&script), Some(111), "{script}");
+    }
+    let hash = changing(&folder, "hash");
+    for args in [
+        format!("dump {hash} -o /dev/stdout >> {hash}"),
+        format!("dump {hash} -o {hash} >> {hash}"),
+    ] {
+        assert_eq!(sh(&format!("\"$credenza\" {args}")), Some(111));
+    }
+    is_there(&hash);
+    run(&["verify", &store]).expect(0);
+}
+
 /// A shell that has a store open, and waits for what it is told.
 fn shell(store: &str) -> Child {
     use std::io::{BufRead, BufReader, Write};

@@ -7,7 +7,7 @@ use libc::c_int;
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
@@ -82,6 +82,30 @@ fn mask_ends(how: c_int) {
 pub fn keep_ends_of_children() {
     // SAFETY: what the signal does is set to what it is by default, which calls no function.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
+/// Another descriptor for what the one of this number leads to, which this process was started with: its place in
+/// a file, and whether it appends to that, are the same.
+///
+/// # Errors
+/// There is none of this number, or this process opened it itself.
+pub fn inherited(number: i32) -> io::Result<File> {
+    // SAFETY: the call takes a number, and only asks.
+    let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+    if flags < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // What this process opens is closed by exec, and what it was started with was not.
+    if flags & libc::FD_CLOEXEC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EBADF));
+    }
+    // SAFETY: the call takes two numbers, and makes a new descriptor.
+    let new = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 0) };
+    if new < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was made above, and nobody else has it.
+    Ok(unsafe { File::from_raw_fd(new) })
 }
 
 /// Ends all processes of the group that this one, which was not waited for yet, is the first of.
