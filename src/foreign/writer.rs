@@ -7,7 +7,7 @@ use super::probe::home;
 use crate::observe::Building;
 use crate::{Error, ErrorKind, Result, Staged};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -35,6 +35,7 @@ impl<F: Format> Writer<F> {
         let path = path.as_ref();
         let output = Output {
             staged: Staged::create(path)?,
+            path: path.to_owned(),
             buffer: Vec::with_capacity(BUFFER_BYTES),
             written: F::HEADER_BYTES as u64,
             failed: false,
@@ -160,6 +161,8 @@ fn within(what: &'static str, size: u64, limit: u64) -> Result<()> {
 #[derive(Debug)]
 struct Output {
     staged: Staged,
+    /// How the file is called in messages.
+    path: PathBuf,
     buffer: Vec<u8>,
     /// Where the buffer goes.
     written: u64,
@@ -201,7 +204,7 @@ impl Output {
         }
         let done = self.staged.file().write_all_at(bytes, at);
         self.failed = done.is_err();
-        done.map_err(|e| Error::io("write", e))
+        done.map_err(|e| Error::io("write", e).at(&self.path))
     }
 
     fn publish(mut self, header: &[u8]) -> Result<()> {

@@ -4,7 +4,7 @@ use crate::cmd::dump::Sink;
 use crate::progress::{Bar, Unit};
 use credenza::{Error, Result};
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use tempfile::{SpooledTempFile, spooled_tempfile_in, tempfile_in};
 
 /// So many bytes wait in memory.
@@ -14,6 +14,8 @@ const MEMORY: usize = 4 << 20;
 #[derive(Debug)]
 pub struct Spool {
     file: BufWriter<SpooledTempFile>,
+    /// Where the file lies, which has no name.
+    folder: PathBuf,
     count: u64,
 }
 
@@ -22,12 +24,13 @@ impl Spool {
     /// anyway; where this user can make none there, who may still write to a store that is there, in the
     /// folder of temporary files.
     pub fn beside(path: &Path) -> Spool {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let file = match tempfile_in(folder) {
-            Ok(_) => spooled_tempfile_in(MEMORY, folder),
-            Err(_) => spooled_tempfile_in(MEMORY, std::env::temp_dir()),
+        let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let folder = match tempfile_in(beside) {
+            Ok(_) => beside.to_owned(),
+            Err(_) => std::env::temp_dir(),
         };
-        Spool { file: BufWriter::with_capacity(256 << 10, file), count: 0 }
+        let file = spooled_tempfile_in(MEMORY, &folder);
+        Spool { file: BufWriter::with_capacity(256 << 10, file), folder, count: 0 }
     }
 
     /// All that `read` brings.
@@ -41,8 +44,9 @@ impl Spool {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
         for part in [key, value] {
             let len = part.len() as u64;
-            self.file.write_all(&len.to_le_bytes()).map_err(cannot_write)?;
-            self.file.write_all(part).map_err(cannot_write)?;
+            let head = self.file.write_all(&len.to_le_bytes());
+            let written = head.and_then(|()| self.file.write_all(part));
+            written.map_err(|e| cannot_write(e, &self.folder))?;
         }
         self.count += 1;
         Ok(self.count - 1)
@@ -55,7 +59,8 @@ impl Spool {
         mut f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>,
     ) -> Result<()> {
         bar.begin("applying", Unit::Records, Some(self.count));
-        let mut file = self.file.into_inner().map_err(|e| cannot_write(e.into_error()))?;
+        let file = self.file.into_inner();
+        let mut file = file.map_err(|e| cannot_write(e.into_error(), &self.folder))?;
         file.rewind().map_err(cannot_read)?;
         let mut file = BufReader::with_capacity(256 << 10, file);
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -74,8 +79,8 @@ impl Spool {
     }
 }
 
-fn cannot_write(e: std::io::Error) -> Error {
-    Error::io("write the temporary file of records that wait", e)
+fn cannot_write(e: std::io::Error, folder: &Path) -> Error {
+    Error::io("write the temporary file in this folder, of records that wait", e).at(folder)
 }
 
 fn cannot_read(e: std::io::Error) -> Error {

@@ -97,6 +97,7 @@ fn a_full_disk_is_an_error_and_the_old_store_stays() {
             let args = [&["load", &store, &text, "--to", kind], more].concat();
             let got = run(&args).expect(111);
             assert!(got.err.contains("No space left"), "{kind}: {}", got.err);
+            assert!(got.err.starts_with(&format!("error: {store}: ")), "{kind}: {}", got.err);
             assert!(std::fs::read(&store).expect("a store") == old, "{kind}");
             assert_eq!(names_in(Path::new(&disk)), ["store"]);
         }
