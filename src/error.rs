@@ -148,6 +148,10 @@ impl fmt::Display for Error {
                     io::ErrorKind::StorageFull => {
                         f.write_str(" (free some space and run it again)")
                     }
+                    io::ErrorKind::FileTooLarge => f.write_str(
+                        " (raise the limit of the size of files, which `ulimit -f` tells; without one, \
+                         choose a file system that takes longer files)",
+                    ),
                     io::ErrorKind::PermissionDenied => {
                         f.write_str(" (check the owner and mode of the file and of its folder)")
                     }

@@ -66,16 +66,77 @@ fn a_file_size_limit_is_an_error_and_the_old_store_stays() {
         let old = std::fs::read(&store).expect("the old store");
         let names = folder.names();
         for more in ["", " --duplicates last"] {
-            let script = format!(
-                "trap '' XFSZ; ulimit -f 64; exec \"$1\" load \"$2\" \"$3\" --to {kind}{more}"
-            );
+            let script = format!("ulimit -f 64; exec \"$1\" load \"$2\" \"$3\" --to {kind}{more}");
             let got = shell(&script, &[&store, &text]);
             assert_eq!(got.status, 111, "{kind}{more}: {}", got.err);
-            assert!(got.err.starts_with("error: "), "{}", got.err);
+            is_told(&got, &store);
             assert!(std::fs::read(&store).expect("a store") == old, "{kind}{more}");
             assert_eq!(folder.names(), names);
         }
     }
+}
+
+/// That the limit is the error of this run, with this file's name and what to do.
+#[track_caller]
+fn is_told(got: &Run, file: &str) {
+    let begin = format!("error: {file}: cannot ");
+    assert!(got.err.starts_with(&begin) && got.err.contains("`ulimit -f`"), "{file}: {}", got.err);
+}
+
+/// The kernel ends who writes beyond the limit, unless the program takes care.
+#[test]
+fn a_file_size_limit_is_an_error_of_every_command_that_writes_a_file() {
+    let folder = Folder::new();
+    let text = folder.file("text", cdb_text(&plain_records(30_000)));
+    let constant = folder.store("constant", &plain_records(30_000));
+    let btree = folder.store("btree", &plain_records(30_000));
+    let hash = folder.store("hash", &plain_records(30_000));
+    let names = folder.names();
+    let target = folder.path("target");
+    let limited = |script: &str, source: &str| {
+        shell(&format!("ulimit -f 64; exec \"$1\" {script}"), &[source, &target]).expect(111)
+    };
+    for (script, source) in [
+        ("dump \"$2\" -o \"$3\"", &constant),
+        ("dump \"$2\" -o \"$3\"", &btree),
+        ("convert \"$2\" \"$3\" --to cdb", &btree),
+        ("convert \"$2\" \"$3\" --to jsonl", &text),
+        ("backup \"$2\" \"$3\"", &btree),
+        ("freeze \"$2\" \"$3\"", &btree),
+        ("freeze \"$2\" \"$3\"", &hash),
+    ] {
+        is_told(&limited(script, source), &target);
+        assert_eq!(folder.names(), names, "{script}");
+    }
+    for script in ["load \"$3\" \"$2\" --to hash", "load \"$3\" \"$2\" --to btree"] {
+        let got = limited(script, &text);
+        assert!(got.err.contains("target") && got.err.contains("`ulimit -f`"), "{}", got.err);
+        assert_eq!(folder.names(), names, "{script}");
+    }
+    let got = limited("backup \"$2\" \"$3\"", &hash);
+    assert!(got.err.contains("`ulimit -f`"), "{}", got.err);
+    assert_eq!(folder.names(), names);
+    is_told(&limited("dump \"$2\" > \"$3\"", &constant), "standard output");
+}
+
+/// Other people's programs are ended as ever.
+#[test]
+fn a_recorded_command_is_ended_by_a_file_size_limit() {
+    let folder = Folder::new();
+    let script = "exec \"$1\" record \"$2\" -- bash -c 'kill -XFSZ $$'";
+    shell(script, &[&folder.path("trace")]).expect(128 + 25);
+    let script = format!("trap '' XFSZ; {script}");
+    shell(&script, &[&folder.path("trace")]).expect(0);
+}
+
+#[test]
+fn records_that_wait_and_find_no_room_name_their_folder() {
+    let folder = Folder::new();
+    let text = folder.file("text", format!("key\t{}\n", "v".repeat(6 << 20)));
+    let script = "ulimit -f 1024; exec \"$1\" load \"$2\" \"$3\" --from tsv --duplicates last";
+    let got = shell(script, &[&folder.path("store"), &text]).expect(111);
+    is_told(&got, folder.0.path().to_str().expect("text"));
+    assert_eq!(folder.names(), ["text"]);
 }
 
 #[test]

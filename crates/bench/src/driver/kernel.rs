@@ -84,6 +84,24 @@ pub fn keep_ends_of_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
+/// Has a write beyond the limit of the size of files (`ulimit -f`) fail with an error, where the kernel would end this
+/// process without a word. Not by ignoring the signal, which the programs that this one starts would inherit:
+/// with exec they get back what it does by default.
+pub fn take_long_files_for_errors() {
+    extern "C" fn nothing(_: c_int) {}
+    // SAFETY: both actions are this function's own, for which zero is a value; what is called does nothing. A signal
+    // that whoever started this process has ignored, or that somebody else handles, is left as it is.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        let asked = libc::sigaction(libc::SIGXFSZ, std::ptr::null(), &raw mut action);
+        if asked == 0 && action.sa_sigaction == libc::SIG_DFL {
+            action.sa_sigaction = nothing as extern "C" fn(c_int) as libc::sighandler_t;
+            action.sa_flags = libc::SA_RESTART;
+            libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut());
+        }
+    }
+}
+
 /// Another descriptor for what the one of this number leads to, which this process was started with: its place in
 /// a file, and whether it appends to that, are the same.
 ///
