@@ -11,8 +11,8 @@
 use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
-    CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, IndexHeader, LOG_AT, MAGIC, PINS,
-    PINS_AT, PRESENT, SEGMENT_HEADER, index_of, is_index, session, words,
+    CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_FILE, IndexHeader, LOG_AT, MAGIC,
+    PINS, PINS_AT, PRESENT, SEGMENT_HEADER, index_of, is_index, session, words,
 };
 use super::grow::is_skewed;
 use super::index::Index;
@@ -97,6 +97,10 @@ impl Core {
         limit: u64,
     ) -> Result<Core> {
         prepare();
+        if is_new_wanted {
+            // Else the file would be there, and nobody could use it.
+            publish::refuse_long(path, INDEX_FILE.end)?;
+        }
         let file = open_changing(path, is_new_wanted, !is_reader)?;
         Core::of(file, Some(path.to_owned()), is_new_wanted, !is_reader, limit)
     }

@@ -128,6 +128,7 @@ impl Named {
     pub(crate) fn create(target: &Path, further: Option<Further>) -> Result<Named> {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
+        further.iter().try_for_each(|further| refuse_long(&target, further.end))?;
         let (_, path) = named_beside(&target)?;
         Ok(Named { path, target, further, pid: std::process::id() })
     }
@@ -267,6 +268,21 @@ pub(super) fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
 /// An error if there is anything at `target`: what is made there is often made of the only copy.
 pub(crate) fn refuse_old(target: &Path) -> Result<()> {
     if target.symlink_metadata().is_err() { Ok(()) } else { Err(is_there(target)) }
+}
+
+/// An error if `path` with that at its end is longer than names may be: a further file could not be made.
+pub(crate) fn refuse_long(path: &Path, end: &str) -> Result<()> {
+    match with(path, end).symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::InvalidFilename => {
+            let what = format!(
+                "this name is too long, as the file beside it has {end} behind it: choose one that is \
+                 {} bytes shorter than the longest",
+                end.len()
+            );
+            Err(Error::invalid(what).at(path))
+        }
+        _ => Ok(()),
+    }
 }
 
 #[cold]

@@ -213,6 +213,33 @@ fn wrong_usage_is_status_111() {
     assert_eq!(sorted(dump(&store)), sorted(plain_records(3)));
 }
 
+/// There is room for the name of the store, and none for that of its index.
+#[test]
+fn a_name_too_long_for_its_index_leaves_no_store() {
+    let folder = Folder::new();
+    let text = folder.file("text", "a\t1\n");
+    let constant = folder.store("constant", &plain_records(3));
+    let hash = folder.store("hash", &plain_records(3));
+    let names = folder.names();
+    for len in [250, 255] {
+        let long = folder.path(&"n".repeat(len));
+        for args in [
+            &["create", &long][..],
+            &["load", &long, &text, "--to", "hash"],
+            &["convert", &constant, &long, "--to", "hash"],
+            &["thaw", &constant, &long],
+            &["recover", &hash, &long],
+        ] {
+            let got = run(args).expect(111);
+            assert!(got.err.contains(": this name is too long"), "{args:?}: {}", got.err);
+            assert_eq!(folder.names(), names, "{args:?}");
+        }
+        run(&["create", &long, "--engine", "btree"]).expect(0);
+        std::fs::remove_file(&long).expect("the store");
+    }
+    run(&["create", &folder.path(&"n".repeat(249))]).expect(0);
+}
+
 /// A store is replaced together with its index, which is another file: whatever is between the two.
 #[test]
 fn a_killed_replacement_leaves_the_old_store_or_the_new_one() {
