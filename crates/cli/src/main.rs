@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
 //! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`] and [`spool`] for what is read
-//! and built, [`replaced`] for what is there before, [`readable`], [`changing`], [`table`], [`additions`] and
+//! and built, [`replaced`] for what is there before, [`private`] for who may read it, [`readable`], [`changing`], [`table`], [`additions`] and
 //! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
 //! programs see.
 //!
@@ -21,6 +21,7 @@ mod input;
 mod json;
 mod keys;
 mod output;
+mod private;
 mod progress;
 mod prompt;
 mod readable;

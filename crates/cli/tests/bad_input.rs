@@ -219,6 +219,49 @@ fn the_mode_of_a_replaced_store_is_kept() {
     }
 }
 
+/// Who may not read a store may not read what is made of it.
+#[test]
+fn what_is_made_of_a_private_store_is_private() {
+    let folder = Folder::new();
+    let text = folder.file("text", cdb_text(&plain_records(3)));
+    let [constant, hash, btree] =
+        ["constant", "hash", "btree"].map(|kind| folder.store(kind, &plain_records(3)));
+    let target = folder.path("target");
+    let umask = Command::new("sh").args(["-c", "umask"]).output().expect("a shell").stdout;
+    let umask = u32::from_str_radix(String::from_utf8_lossy(&umask).trim(), 8).expect("a mask");
+    for mode in [0o600, 0o640, 0o644, 0o444] {
+        for path in [&text, &constant, &hash, &btree] {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("the mode can be changed");
+        }
+        for args in [
+            &["backup", &hash, &target][..],
+            &["backup", &btree, &target],
+            &["freeze", &hash, &target],
+            &["freeze", &btree, &target],
+            &["recover", &hash, &target],
+            &["thaw", &constant, &target],
+            &["thaw", &constant, &target, "--engine", "btree"],
+            &["convert", &constant, &target, "--to", "cdb"],
+            &["convert", &hash, &target, "--to", "hash"],
+            &["convert", &btree, &target, "--to", "btree"],
+            &["convert", &btree, &target, "--to", "tsv"],
+            &["convert", &text, &target, "--to", "hash"],
+        ] {
+            run(args).expect(0);
+            let mut made = folder.names();
+            made.retain(|name| name.starts_with("target"));
+            assert!(made.contains(&"target".to_owned()), "{args:?}");
+            for name in made {
+                let meta = std::fs::metadata(folder.path(&name)).expect("what was made");
+                let expected = 0o666 & !umask & (mode | 0o600);
+                assert_eq!(meta.permissions().mode() & 0o777, expected, "{args:?}: {name}");
+                std::fs::remove_file(folder.path(&name)).expect("it can be removed");
+            }
+        }
+    }
+}
+
 #[test]
 fn wrong_usage_is_status_111() {
     let folder = Folder::new();

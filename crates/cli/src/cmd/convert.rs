@@ -8,6 +8,7 @@ use crate::databases;
 use crate::exit::Status;
 use crate::input;
 use crate::output::Output;
+use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::replaced::Replaced;
@@ -30,7 +31,8 @@ use std::sync::Arc;
 /// appears, or is replaced, only when all of SRC has been read. It can be SRC where that is text, or a
 /// constant, cdb, cdb64 or mcdb store that becomes another store; a hash or btree store that somebody
 /// has open to write is not replaced. A hash or btree store has one value a
-/// key: a source in which a key comes twice is refused ('load --duplicates' chooses).
+/// key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
+/// may do no more with a new DST than with SRC.
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
 /// and one whose keys are integers, records numbered, or values several stays so. To anything else a
@@ -214,6 +216,7 @@ fn is_text(path: &Path) -> bool {
 /// Runs the command.
 pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     let source = Source::open(args)?;
+    as_private_as(&args.source, &args.target);
     match args.to {
         Form::Store(kind) => {
             let bar = Arc::new(Bar::new(quiet));

@@ -2,6 +2,7 @@
 
 use crate::args::exit_status;
 use crate::exit::Status;
+use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::{input, json, output};
 use clap::Args;
@@ -43,6 +44,7 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         return Err(Error::invalid(what).at(&args.store));
     }
     let bar = Bar::new(quiet);
+    as_private_as(&args.store, &args.target);
     let mut known = None;
     let found = recover(&args.store, &args.target, |done, total| {
         if known != Some(total) {

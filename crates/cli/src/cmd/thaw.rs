@@ -5,6 +5,7 @@ use crate::cmd::create::Engine;
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::input;
+use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Result, Scan};
@@ -14,7 +15,8 @@ use std::path::PathBuf;
 ///
 /// TARGET must not exist; it appears in one step, when all is read and on the disk. It has one value
 /// a key: a store in which a key has several is refused, and 'dump' and 'load --duplicates first' or
-/// 'last' choose one. Of a btree store one table is read.
+/// 'last' choose one. Of a btree store one table is read. Group and others may do no more with TARGET
+/// than with CONSTANT.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -52,6 +54,7 @@ pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
     let store = args.read.open_table(&args.store, &args.table)?;
     store.note_other_tables(quiet)?;
+    as_private_as(&args.store, &args.target);
     let bar = Bar::new(quiet);
     bar.begin("thawing", Unit::Records, None);
     let progress = |done: u64, _| bar.count(done);

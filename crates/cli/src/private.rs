@@ -1,0 +1,55 @@
+//! Who may read what is made of a store: nobody who may not read that.
+
+use nix::sys::stat::{Mode, umask};
+use nix::unistd::getegid;
+use std::fs::{Metadata, canonicalize, metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Has what this process makes from here on, for `target` and beside it, give its group and all others no right
+/// that they do not have to the file at `source`. What is replaced keeps its own rights.
+///
+/// By the mask of the process, and not by the mode of a file that is there: it is never open to anybody else. Of
+/// the owner's rights none is taken: a store that is made to be changed can be.
+pub fn as_private_as(source: &Path, target: &Path) {
+    // Who opens it says what is wrong with it.
+    let Some(meta) = metadata(source).ok().filter(Metadata::is_file) else { return };
+    let refused = Mode::from_bits_truncate(!rights(&meta, group_at(target)) & 0o77);
+    let before = umask(refused);
+    umask(before | refused);
+}
+
+/// What the new file may give at most, as a mode: another group than that of the old one has what all others have.
+fn rights(meta: &Metadata, group: Option<u32>) -> u32 {
+    let mode = meta.mode() & 0o777;
+    if group == Some(meta.gid()) { mode } else { mode & (!0o70 | (mode & 0o7) << 3) }
+}
+
+/// The group of a new file at `path`: that of this process, or of a folder that hands its own on.
+fn group_at(path: &Path) -> Option<u32> {
+    let path = canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let meta = metadata(folder).ok()?;
+    Some(if meta.mode() & 0o2000 == 0 { getegid().as_raw() } else { meta.gid() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn another_group_has_what_all_others_have() {
+        let file = tempfile::NamedTempFile::new().expect("a file");
+        let of = |mode, is_same: bool| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            file.as_file().set_permissions(mode).expect("the mode can be changed");
+            let meta = file.as_file().metadata().expect("the file");
+            rights(&meta, is_same.then_some(meta.gid()))
+        };
+        assert_eq!((of(0o640, true), of(0o640, false)), (0o640, 0o600));
+        assert_eq!((of(0o644, true), of(0o664, false)), (0o644, 0o644));
+        // Its group had less than all others.
+        assert_eq!((of(0o604, true), of(0o604, false)), (0o604, 0o604));
+    }
+}
