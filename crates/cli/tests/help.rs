@@ -113,3 +113,25 @@ fn manual_pages_are_complete() {
     let got = run(&["man", &file]).expect(111);
     assert!(got.err.contains(&file), "{}", got.err);
 }
+
+/// As others have it: `git help get`.
+#[test]
+fn a_command_is_no_folder_for_manual_pages() {
+    let folder = Folder::new();
+    let man = |name| {
+        let mut command = credenza(&["man", name]);
+        command.current_dir(folder.0.path()).output().expect("the program starts")
+    };
+    for command in COMMANDS {
+        let got = man(command);
+        assert_eq!(got.status.code(), Some(111), "{command}");
+        let err = String::from_utf8_lossy(&got.stderr);
+        assert!(err.contains(&format!("'credenza help {command}'")), "{err}");
+        assert!(err.contains(&format!("'man credenza-{command}'")), "{err}");
+    }
+    assert!(folder.names().is_empty());
+    for name in ["./get", "get", "./scan/", "pages"] {
+        assert!(man(name).status.success(), "{name}");
+    }
+    assert_eq!(folder.names(), ["get", "pages", "scan"]);
+}

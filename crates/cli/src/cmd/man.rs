@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Write the manual pages.
 ///
 /// With a folder, one page for the program and one for each command are written into it. Without,
-/// the program's page goes to standard output.
+/// the program's page goes to standard output. A new folder that is called like a command is written as
+/// a path: ./get.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -33,10 +34,27 @@ pub fn run(args: &Man) -> Result<Status> {
         output::print(page)?;
         return Ok(Status::Done);
     };
+    refuse_command(folder, &command)?;
     let at = |e| Error::io("write manual pages into", e).at(folder);
     std::fs::create_dir_all(folder).map_err(at)?;
     write_pages(&command, folder).map_err(at)?;
     Ok(Status::Done)
+}
+
+/// An error if the folder, which is not there, is called like a command, whose page was meant: so `git help` and
+/// others take it.
+fn refuse_command(folder: &Path, command: &Command) -> Result<()> {
+    let Some(name) = folder.to_str().filter(|name| command.find_subcommand(name).is_some()) else {
+        return Ok(());
+    };
+    if folder.exists() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "this is a command, and there is no folder of this name: 'credenza help {name}' shows its page, and so does \
+         'man credenza-{name}' where the pages are installed; write ./{name} for a new folder"
+    ))
+    .at(folder))
 }
 
 /// The pages of a command, and of all below it.
