@@ -263,6 +263,23 @@ fn what_is_made_of_a_private_store_is_private() {
 }
 
 #[test]
+fn a_store_in_the_place_of_text_is_told() {
+    let folder = Folder::new();
+    let target = folder.path("target");
+    for kind in ALL_KINDS {
+        let store = folder.store(kind, &plain_records(300));
+        let names = folder.names();
+        for more in [&[][..], &["--to", "btree"]] {
+            let got = run(&[&["load", &target, &store], more].concat()).expect(111);
+            let what = format!("{store}: this is a {kind} store, and load reads text");
+            assert!(got.err.contains(&what), "{}", got.err);
+            assert!(got.err.contains("'credenza convert'"), "{}", got.err);
+            assert_eq!(folder.names(), names);
+        }
+    }
+}
+
+#[test]
 fn wrong_usage_is_status_111() {
     let folder = Folder::new();
     let store = folder.path("store");

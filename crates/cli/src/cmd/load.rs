@@ -92,6 +92,9 @@ pub struct Load {
 
 /// Runs the command.
 pub fn run(args: &Load, quiet: bool) -> Result<Status> {
+    if args.from.is_none() {
+        args.inputs.iter().try_for_each(|input| refuse_store(input))?;
+    }
     let old = Kind::changing_at(&args.store);
     let kind = args.to.or(old).unwrap_or(Kind::Constant);
     if old == Some(kind) {
@@ -134,6 +137,20 @@ fn check_old(path: &Path) -> Result<()> {
         _ => return Ok(()),
     };
     Err(Error::invalid(what).at(path))
+}
+
+/// An error if the input is no text but a store.
+fn refuse_store(input: &Path) -> Result<()> {
+    // Nothing else is opened twice: who writes to a FIFO would lose its first reader.
+    if !std::fs::metadata(input).is_ok_and(|meta| meta.is_file()) {
+        return Ok(());
+    }
+    let Ok(kind) = credenza::kind_of(input) else { return Ok(()) };
+    Err(Error::invalid(format!(
+        "this is a {kind} store, and load reads text: 'credenza convert' makes a store of another kind of it, and \
+         'credenza dump' text"
+    ))
+    .at(input))
 }
 
 /// Adds the input to the store that is there.
