@@ -14,10 +14,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
 use credenza::stats::Statistics;
-use credenza::{Access, Durability, Error, OpenOptions, Result, Store};
+use credenza::{Access, Durability, Error, ErrorKind, OpenOptions, Result, Store};
 pub use credenza_bench::size;
 use credenza_formats::Format;
 use std::ffi::OsString;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -252,7 +253,7 @@ impl WriteArgs {
     /// with it if they are asked for.
     pub fn open(self, path: &Path, table: &TableArgs, with_statistics: bool) -> Result<Changing> {
         let statistics = with_statistics.then(|| Statistics::new().shared(true));
-        match credenza::kind_of(path)? {
+        match kind_to_change(path, "")? {
             "hash" => {
                 table.refuse("hash").map_err(|e| e.at(path))?;
                 let options = match statistics {
@@ -288,7 +289,7 @@ impl WriteArgs {
 
     /// Opens the btree store at `path`, which must be there.
     pub fn open_btree(self, path: &Path) -> Result<BTree> {
-        match credenza::kind_of(path)? {
+        match kind_to_change(path, " --engine btree")? {
             "btree" => self.btree().open(path),
             other => Err(table::no_order(other).at(path)),
         }
@@ -306,6 +307,19 @@ impl WriteArgs {
     fn btree(self) -> btree::OpenOptions {
         BTree::options().durability(self.durability)
     }
+}
+
+/// The kind of the store at `path`; where nothing is, the error says how `credenza create`, with this option, makes
+/// one.
+fn kind_to_change(path: &Path, option: &str) -> Result<&'static str> {
+    credenza::kind_of(path).map_err(|e| match e.kind() {
+        ErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            let what =
+                format!("there is no such file: 'credenza create{option}' makes a new store");
+            Error::invalid(what).at(path)
+        }
+        _ => e,
+    })
 }
 
 /// The error for a store that cannot be changed.

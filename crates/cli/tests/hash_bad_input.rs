@@ -213,6 +213,24 @@ fn wrong_usage_is_status_111() {
     assert_eq!(sorted(dump(&store)), sorted(plain_records(3)));
 }
 
+#[test]
+fn who_names_no_store_learns_how_to_make_one() {
+    let folder = Folder::new();
+    let absent = folder.path("absent");
+    for args in [
+        &["put", &absent, "a", "b"][..],
+        &["delete", &absent, "a"],
+        &["shell", &absent],
+        &["table", "create", &absent, "log"],
+    ] {
+        let got = run(args).expect(111);
+        let engine = if args[0] == "table" { " --engine btree" } else { "" };
+        let what = format!("{absent}: there is no such file: 'credenza create{engine}' makes");
+        assert!(got.err.contains(&what), "{args:?}: {}", got.err);
+        assert!(folder.names().is_empty());
+    }
+}
+
 /// There is room for the name of the store, and none for that of its index.
 #[test]
 fn a_name_too_long_for_its_index_leaves_no_store() {
