@@ -231,6 +231,34 @@ fn who_names_no_store_learns_how_to_make_one() {
     }
 }
 
+#[test]
+fn create_says_what_is_there_already() {
+    let folder = Folder::new();
+    let own = folder.0.path().to_str().expect("text").to_owned();
+    for path in [own.as_str(), "/dev/null"] {
+        for more in [&[][..], &["--if-missing"], &["--engine", "btree", "--if-missing"]] {
+            let got = run(&[&["create", path], more].concat()).expect(111);
+            assert!(!got.err.contains("--if-missing"), "{}", got.err);
+            let what = if path == own { ": this is a directory" } else { "no regular file" };
+            assert!(got.err.contains(what), "{}", got.err);
+        }
+    }
+    for kind in ALL_KINDS {
+        let store = folder.store(kind, &plain_records(3));
+        let got = run(&["create", &store]).expect(111);
+        assert!(got.err.contains("--if-missing takes"), "{}", got.err);
+        for engine in ["hash", "btree"] {
+            let got = run(&["create", &store, "--engine", engine, "--if-missing"]);
+            if engine == kind {
+                got.expect(0);
+                continue;
+            }
+            let what = format!("there is a {kind} store already, and no {engine} store");
+            assert!(got.expect(111).err.contains(&what));
+        }
+    }
+}
+
 /// There is room for the name of the store, and none for that of its index.
 #[test]
 fn a_name_too_long_for_its_index_leaves_no_store() {

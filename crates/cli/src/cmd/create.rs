@@ -85,6 +85,28 @@ fn make(args: &Create) -> Result<(u64, u64)> {
     }
 }
 
+/// An error if what is there is not to be taken as it is.
+fn check_old(args: &Create) -> Result<()> {
+    let path = &args.store;
+    let meta = std::fs::metadata(path);
+    let what = if meta.as_ref().is_ok_and(|meta| meta.is_dir()) {
+        "this is a directory: name a file in it".to_owned()
+    } else if meta.is_ok_and(|meta| !meta.is_file()) {
+        "there is something already that is no regular file: name another file".to_owned()
+    } else if !args.if_missing {
+        "there is a file already; --if-missing takes a store as it is".to_owned()
+    } else {
+        let engine = args.engine.name();
+        match credenza::kind_of(path) {
+            Ok(kind) if kind != engine => {
+                format!("there is a {kind} store already, and no {engine} store: name another file")
+            }
+            _ => return Ok(()),
+        }
+    };
+    Err(Error::invalid(what).at(path))
+}
+
 /// Runs the command.
 pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     let path = &args.store;
@@ -99,10 +121,9 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     input::refuse_dash(path)?;
     let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
         Ok(_) => true,
-        Err(e) if e.kind() == ErrorKind::AlreadyExists && args.if_missing => false,
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
-            let what = "there is a file already; --if-missing takes a store as it is";
-            return Err(Error::invalid(what).at(path));
+            check_old(args)?;
+            false
         }
         Err(e) => return Err(Error::io("create", e).at(path)),
     };
