@@ -35,6 +35,31 @@ fn one_value_is_written_as_it_is() {
     }
 }
 
+/// Else the prompt of the shell would follow on the line of the value.
+#[test]
+fn at_a_terminal_the_value_has_a_line() {
+    use std::io::Read;
+    let folder = Folder::new();
+    let store = store_of(&folder, "constant");
+    let at_terminal = |args: &[&str]| {
+        let pty = nix::pty::openpty(None, None).expect("a terminal");
+        let mut command = std::process::Command::new(program());
+        command.args(args).stdout(pty.slave);
+        assert!(command.status().expect("the program starts").success());
+        // The last who has it open but this test.
+        drop(command);
+        let mut shown = Vec::new();
+        // The end of a terminal that nobody has open any more is an error.
+        let _ = std::fs::File::from(pty.master).read_to_end(&mut shown);
+        String::from_utf8(shown).expect("text")
+    };
+    assert_eq!(at_terminal(&["get", &store, "a"]), "1\r\n");
+    assert_eq!(at_terminal(&["get", &store, "a", "--nth", "2"]), "3\r\n");
+    assert_eq!(at_terminal(&["get", &store, "b"]), "two\r\n");
+    assert_eq!(at_terminal(&["get", &store, "empty"]), "\r\n");
+    assert_eq!(at_terminal(&["get", &store, "a", "--values"]), "1\r\n");
+}
+
 #[test]
 fn all_and_nth_choose_among_duplicates() {
     let folder = Folder::new();

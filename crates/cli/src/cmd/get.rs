@@ -15,7 +15,7 @@ use std::path::PathBuf;
 
 /// Look up one key, or many from a file.
 ///
-/// The value of one KEY is written as it is, with nothing added. For many keys (--keys-from) the
+/// The value of one KEY is written as it is, with nothing added but a line end at a terminal. For many keys (--keys-from) the
 /// records found are written as text, in the order of the keys; keys that are missing are named
 /// on standard error (not with --quiet) and the exit status is 100.
 #[derive(Debug, Args)]
@@ -216,7 +216,7 @@ impl Lookup<'_> {
 
 /// What answers are written as.
 enum Answers<'a> {
-    /// The bytes of the value and nothing else.
+    /// The bytes of the value and nothing else; at a terminal, on a line of its own.
     Raw(&'a mut Output),
     /// Values that each end with this byte.
     Values(&'a mut Output, u8),
@@ -242,7 +242,11 @@ impl<'a> Answers<'a> {
         match (self, value) {
             (Answers::Json(out), value) => out.put(json::record_line(key, value).as_bytes()),
             (_, None) => Ok(()),
-            (Answers::Raw(out), Some(value)) => out.put(value),
+            (Answers::Raw(out), Some(value)) => {
+                out.put(value)?;
+                let is_line_wanted = out.is_terminal() && !value.ends_with(b"\n");
+                if is_line_wanted { out.put(b"\n") } else { Ok(()) }
+            }
             (Answers::Values(out, end), Some(value)) => {
                 out.put(value)?;
                 out.put(&[*end])
