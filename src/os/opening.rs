@@ -3,7 +3,7 @@
 //!
 //! Byte 0 is locked while a store is being opened, byte 1, shared, as long as somebody has it open who
 //! may write. Who gets byte 1 for himself knows that nobody else does. Byte 2 is locked, shared, as long as
-//! somebody has it open who only reads.
+//! somebody has it open who only reads. Byte 3 is locked as long as a file is built under a temporary name.
 
 use super::file::open_regular;
 use super::lock::{Want, is_locked, lock_range};
@@ -16,6 +16,8 @@ const OPENING: u64 = 0;
 pub(crate) const OPEN: u64 = 1;
 /// The byte that is locked as long as somebody has the store open who may not write to it.
 pub(crate) const READING: u64 = 2;
+/// The byte that is locked as long as the file is built.
+pub(crate) const BUILDING: u64 = 3;
 
 /// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more.
 pub(crate) fn opening<T>(file: &File, want: Want, open: impl FnOnce() -> Result<T>) -> Result<T> {

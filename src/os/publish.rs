@@ -5,20 +5,28 @@
 //! the target's folder; fdatasync it; name it; rename it over the target; fsync the folder.
 //!
 //! The unnamed file (`O_TMPFILE`) is why a builder killed at any moment leaves nothing behind:
-//! only between naming and renaming, two system calls, could a stray name survive.
+//! only between naming and renaming, two system calls, could a stray name survive. A store that is built
+//! under a name leaves its files: the next one of the same target removes them.
 
 #![allow(unsafe_code)]
 
 use super::access::Rights;
 use super::aside::make_way;
+use super::lock::{Want, is_locked, lock_range};
+use super::opening::BUILDING;
+use super::process::is_alive;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// How many temporary names this process has given.
+static NAMES: AtomicU64 = AtomicU64::new(0);
 
 /// The mode of a file that only its owner may read.
 const OWN: u32 = 0o600;
@@ -118,6 +126,8 @@ pub(crate) struct Named {
     further: Option<Further>,
     /// As of a [`Staged`].
     pid: u32,
+    /// Whose lock tells others that it is being built.
+    _lock: File,
 }
 
 impl Named {
@@ -129,8 +139,9 @@ impl Named {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
         further.iter().try_for_each(|further| refuse_long(&target, further.end))?;
-        let (_, path) = named_beside(&target)?;
-        Ok(Named { path, target, further, pid: std::process::id() })
+        remove_left(&target);
+        let (lock, path) = named_beside(&target)?;
+        Ok(Named { path, target, further, pid: std::process::id(), _lock: lock })
     }
 
     /// Where the store is built.
@@ -243,7 +254,6 @@ fn name_new(temporary: &Path, target: &Path) -> Result<()> {
 /// A rename that replaces nothing.
 #[cfg(target_os = "linux")]
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
-    use std::os::unix::ffi::OsStrExt;
     let [from, to] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (from, to, here) = (from?, to?, libc::AT_FDCWD);
     // SAFETY: both paths are NUL-terminated strings that live across the call.
@@ -354,7 +364,10 @@ fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
     #[cfg(target_os = "linux")]
     match options.clone().custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).open(folder) {
         // Without a way to give it a name it is of no use.
-        Ok(file) if std::fs::exists(proc_path(&file)).unwrap_or(false) => return Ok((file, None)),
+        Ok(file) if std::fs::exists(proc_path(&file)).unwrap_or(false) => {
+            say_built(&file);
+            return Ok((file, None));
+        }
         Ok(_) => {}
         // Filesystems without unnamed files say one of these; anything else is the user's error.
         Err(e)
@@ -374,7 +387,60 @@ fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
     let mode = if target.exists() { OWN } else { 0o666 };
     options.read(true).write(true).create_new(true).mode(mode);
     let made = with_new_name(target, |path| options.open(path));
-    made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))
+    let made =
+        made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))?;
+    say_built(&made.0);
+    Ok(made)
+}
+
+/// Tells others that the file is being built: their numbers of processes may be other ones, as in a container.
+fn say_built(file: &File) {
+    // On a file system without locks nobody removes what he cannot ask for them.
+    let _ = lock_range(file, BUILDING, Want::Exclusive, false);
+}
+
+/// Removes what builders of `target` left who were killed, and nothing that anybody builds still.
+fn remove_left(target: &Path) {
+    let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let Some((of_store, pid, serial)) = parts(name.as_bytes(), target) else { continue };
+        let store = folder_of(target).join(OsStr::from_bytes(of_store));
+        if is_over(pid, serial) && !is_built(&store).unwrap_or(true) {
+            // What stays is in nobody's way.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Of a name that [`temporary_name`] gives beside `target`, or that of a further file: the former, and the
+/// numbers of the process and of the file that are in it.
+fn parts<'n>(name: &'n [u8], target: &Path) -> Option<(&'n [u8], u32, u64)> {
+    let rest = name.strip_prefix(b".")?.strip_prefix(name_in(target))?.strip_prefix(b".")?;
+    let (numbers, end) = std::str::from_utf8(rest).ok()?.split_once(".tmp")?;
+    let (pid, serial) = numbers.split_once('.')?;
+    let of_store = name.get(..name.len() - end.len())?;
+    let is_fit = end.is_empty() || end.starts_with('-');
+    is_fit.then_some((of_store, pid.parse().ok()?, serial.parse().ok()?))
+}
+
+/// Whether no process builds a file under these numbers, as far as they tell: that of this one may have been
+/// another's before.
+fn is_over(pid: u32, serial: u64) -> bool {
+    if pid == std::process::id() {
+        return serial >= NAMES.load(Ordering::Relaxed);
+    }
+    !is_alive(pid, 0)
+}
+
+/// Whether somebody builds the file at `path`, or may: one that is no regular file is nobody's.
+fn is_built(path: &Path) -> Result<bool> {
+    match path.symlink_metadata() {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        Ok(meta) if meta.is_file() => {}
+        _ => return Ok(true),
+    }
+    is_locked(&super::file::open_regular(path)?.0, BUILDING)
 }
 
 /// The path by which an unnamed file is given a name.
@@ -384,7 +450,6 @@ fn proc_path(file: &File) -> String {
 
 /// Gives the unnamed `file` a temporary name beside `target`.
 fn link_unnamed(file: &File, target: &Path) -> Result<PathBuf> {
-    use std::os::unix::ffi::OsStrExt;
     let link = |path: &Path| {
         let from = CString::new(proc_path(file))?;
         let to = CString::new(path.as_os_str().as_bytes())?;
@@ -415,12 +480,76 @@ fn with_new_name<T>(
 /// A name beside `target` that no other file of this process has. Of a long name only the beginning is in
 /// it, for names may have 255 bytes.
 fn temporary_name(target: &Path) -> PathBuf {
-    use std::os::unix::ffi::OsStrExt;
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
     let mut name = OsString::from(".");
-    let whole = target.file_name().unwrap_or_default().as_bytes();
-    name.push(OsStr::from_bytes(whole.get(..200).unwrap_or(whole)));
-    let serial = COUNTER.fetch_add(1, Ordering::Relaxed);
+    name.push(OsStr::from_bytes(name_in(target)));
+    let serial = NAMES.fetch_add(1, Ordering::Relaxed);
     name.push(format!(".{}.{serial}.tmp", std::process::id()));
     folder_of(target).join(name)
+}
+
+/// What a temporary name beside `target` has of its own.
+fn name_in(target: &Path) -> &[u8] {
+    let whole = target.file_name().unwrap_or_default().as_bytes();
+    whole.get(..200).unwrap_or(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INDEX: Further = Further { end: "-index", is_own: |_| true };
+
+    /// A number that no process has here may be one in another container, and this one's may be another's there.
+    #[test]
+    fn what_is_built_elsewhere_stays_whatever_its_number() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("store");
+        let make = |pid: u32, serial: u64| {
+            let path = folder.path().join(format!(".store.{pid}.{serial}.tmp"));
+            let file = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
+            std::fs::write(with(&path, "-index"), "").unwrap();
+            (file.unwrap(), path)
+        };
+        let (own, later) = (std::process::id(), u64::from(u32::MAX));
+        let left = [make(u32::MAX, 0), make(own, later)];
+        let built = [make(u32::MAX, 1), make(own, later + 1)];
+        built.iter().for_each(|(file, _)| say_built(file));
+        // Those of a process that lives, and of this one.
+        let (other, mine) = (make(1, 0), Named::create(&target, Some(INDEX)).unwrap());
+        let is_there = |path: &Path| path.exists() && with(path, "-index").exists();
+        assert!(left.iter().all(|(_, path)| !path.exists() && !with(path, "-index").exists()));
+        assert!(built.iter().all(|(_, path)| is_there(path)) && is_there(&other.1));
+        drop(Named::create(&target, None).unwrap());
+        assert!(mine.path().exists());
+        // An index that was left alone.
+        std::fs::write(with(&left[0].1, "-index"), "").unwrap();
+        drop(Named::create(&target, None).unwrap());
+        assert!(!with(&left[0].1, "-index").exists());
+    }
+
+    #[test]
+    fn only_names_of_the_same_target_are_taken_apart() {
+        let numbers = |name: &str| {
+            parts(name.as_bytes(), Path::new("a/store"))
+                .map(|(of_store, pid, serial)| (of_store.len(), pid, serial))
+        };
+        assert_eq!(numbers(".store.17.3.tmp"), Some((15, 17, 3)));
+        assert_eq!(numbers(".store.17.3.tmp-index"), Some((15, 17, 3)));
+        let others = [
+            "store.17.3.tmp",
+            ".store.17.tmp",
+            ".store.17.3",
+            ".store.17.3.tmpx",
+            ".store.17.3.tmp.tmp",
+            ".store.x.3.tmp",
+            ".store.2.17.3.tmp",
+            ".stor.17.3.tmp",
+            ".store-index.17.3.tmp",
+        ];
+        assert!(others.iter().all(|name| numbers(name).is_none()));
+        let long = "n".repeat(255);
+        let name = temporary_name(Path::new(&long));
+        let name = name.file_name().unwrap().as_bytes();
+        assert!(parts(name, Path::new(&long)).is_some() && name.len() + 6 <= 255);
+    }
 }

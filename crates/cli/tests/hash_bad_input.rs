@@ -2,6 +2,7 @@
 
 mod common;
 use common::*;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 
@@ -284,6 +285,52 @@ fn a_name_too_long_for_its_index_leaves_no_store() {
         std::fs::remove_file(&long).expect("the store");
     }
     run(&["create", &folder.path(&"n".repeat(249))]).expect(0);
+}
+
+/// What is killed while it builds a store leaves its files: the next of the same store removes them, and none
+/// that somebody builds still.
+#[test]
+fn what_a_killed_builder_left_goes_with_the_next() {
+    let folder = Folder::new();
+    let text = folder.file("text", "a\t1\n");
+    for kind in ["hash", "btree"] {
+        let store = folder.path("store");
+        let build = || {
+            let mut child = Command::new(program())
+                .args(["load", &store, "--from", "tsv", "--to", kind])
+                .stdin(Stdio::piped())
+                .stdout(Stdio::null())
+                .spawn()
+                .expect("the program starts");
+            let mut stdin = child.stdin.take().expect("its input");
+            // More than a pipe holds: when it is written, the command has begun to build.
+            stdin.write_all("b\t2\n".repeat(1 << 16).as_bytes()).expect("it reads");
+            (child, stdin)
+        };
+        let (mut killed, _stdin) = build();
+        killed.kill().expect("it can be killed");
+        killed.wait().expect("it ends");
+        let begin = format!(".store.{}.0.tmp", killed.id());
+        let left = || folder.names().iter().filter(|name| name.starts_with(&begin)).count();
+        assert_eq!(left(), if kind == "hash" { 2 } else { 1 }, "{:?}", folder.names());
+        // Of another store, and what only looks alike.
+        let others = [".stor.1.0.tmp", ".store.4294967295.0.tmpx", ".store.4294967295.tmp"];
+        others.iter().for_each(|name| drop(folder.file(name, "")));
+        let (mut living, stdin) = build();
+        assert_eq!(left(), 0, "{:?}", folder.names());
+        run(&["convert", &text, &store, "--to", kind]).expect(0);
+        assert_eq!(run(&["get", &store, "a"]).expect(0).text(), "1");
+        others.iter().for_each(|name| std::fs::remove_file(folder.path(name)).expect("it stays"));
+        // It is alive, and says that there is a store meanwhile.
+        drop(stdin);
+        assert_eq!(living.wait().expect("it ends").code(), Some(111));
+        run(&["delete", &store, "a"]).expect(0);
+        let names = folder.names();
+        assert!(names.iter().all(|name| !name.starts_with('.')), "{names:?}");
+        names.iter().filter(|name| name.starts_with("store")).for_each(|name| {
+            std::fs::remove_file(folder.path(name)).expect("it can be removed");
+        });
+    }
 }
 
 /// A store is replaced together with its index, which is another file: whatever is between the two.

@@ -32,7 +32,7 @@ use std::sync::Arc;
 /// after an error the batches before it stay; loading the same input again does no harm. With
 /// --duplicates error all of the input is read before the first batch. A new hash
 /// or btree store that is killed while it is built leaves files whose names begin with a dot and end
-/// in .tmp.
+/// in .tmp; the next one of the same name removes them.
 ///
 /// Hash and btree stores have one value a key: of several records in the input with the same key the
 /// last stays, or what --duplicates says. It is about the input alone: a record that the store has is
