@@ -1,9 +1,10 @@
 //! Defects of the btree engine that were found and repaired: each with the case that showed it.
 
-use credenza::btree::BTree;
+use credenza::btree::{BTree, Key};
 use credenza::{Get, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// A word that says that commits are durable which were never made: nothing would be synced any more, and
 /// what verify passed it did not pass after the next commit.
@@ -265,4 +266,28 @@ fn pages_whose_keys_begin_with_much_go_when_they_are_empty() {
         let left = if others == 1 { 0 } else { 3000_u64.div_ceil(others.into()) };
         assert_eq!(store.read().unwrap().main().len(), left);
     }
+}
+
+/// Each savepoint, and each page that was taken, went through all savepoints: a hundred thousand of them took
+/// minutes.
+#[test]
+fn many_savepoints_are_held_at_once() {
+    let begun = Instant::now();
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let count = 100_000;
+    let mut savepoints = Vec::new();
+    for i in 0..count as u32 {
+        savepoints.push(transaction.savepoint());
+        transaction.main().insert(&i.to_bytes(), b"").unwrap();
+    }
+    for i in [count - 1, count / 2, 1] {
+        transaction.rollback_to(savepoints[i]).unwrap();
+        assert_eq!(transaction.main().len(), i as u64);
+    }
+    transaction.release(savepoints[0]).unwrap();
+    transaction.commit().unwrap();
+    store.verify(|_, _| ()).unwrap();
+    // It takes two seconds.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }

@@ -11,7 +11,7 @@
 //! | `items` | pages taken apart, and written anew |
 //! | `tree`, `cursor`, `scan` | looking up, going through |
 //! | `edit`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
-//! | `writer`, `space`, `as_of` | the one who writes, and which pages are free |
+//! | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `moving`, `closer`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
@@ -49,6 +49,7 @@ mod expiry;
 mod format;
 mod handle;
 mod heap;
+mod held;
 mod inner;
 mod items;
 mod journal;

@@ -14,6 +14,7 @@ use super::format::{
     self, Commit, FIRST_TABLE, FIXED, MAX_PAGES, PAGE_BYTES, SUMMED, TABLES, VALUES, born, far_sum,
     first_of_table, session, table_of, table_pages,
 };
+use super::held::Held;
 use super::page::Bytes;
 use super::pins;
 use super::record::Far;
@@ -33,8 +34,7 @@ const GROWTH: (u64, u64) = (8, 2048);
 /// What a writer knows of the pages of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
-    /// Stamps of commits that are held, in order.
-    pins: Vec<u64>,
+    held: Held,
     hints: Vec<u64>,
     /// Pages that this writer took, and such of commits that it freed.
     taken: Vec<u64>,
@@ -59,10 +59,8 @@ pub(crate) struct Space {
 
 impl Space {
     pub(crate) fn begin(&mut self, core: &Core, base: &Commit) {
-        self.pins.clear();
-        self.pins.push(base.stamp);
-        self.pins.extend(core.pins_of(pins::stamps_after_taking(core)));
-        self.pins.sort_unstable();
+        let readers = pins::stamps_after_taking(core);
+        self.held.begin(std::iter::once(base.stamp).chain(core.pins_of(readers)));
         self.end = base.end;
         self.high = core.high(base);
         self.len = 0;
@@ -94,19 +92,17 @@ impl Space {
             || (freed != 0
                 && freed & SUMMED == 0
                 && birth != FIXED
-                && !self.pins.iter().any(|pin| (born(birth)..freed).contains(pin)))
+                && !self.held.is_any(born(birth), freed))
     }
 
     /// From now on the pages written so far are held, too.
     pub(crate) fn hold(&mut self, stamp: u64) {
-        self.pins.push(stamp);
+        self.held.hold(stamp);
     }
 
     /// They are not any more.
     pub(crate) fn release(&mut self, stamp: u64) {
-        if let Some(i) = self.pins.iter().rposition(|pin| *pin == stamp) {
-            self.pins.swap_remove(i);
-        }
+        self.held.release(stamp);
     }
 
     /// Ends a writer whose pages are of a commit now.

@@ -264,16 +264,20 @@ impl<'s> Transaction<'s> {
         Savepoint(id)
     }
 
+    /// The number of a savepoint among those that there are.
+    fn number_of(&self, savepoint: Savepoint) -> Result<usize> {
+        let found = self.savepoints.binary_search_by_key(&savepoint.0, |saved| saved.id);
+        found.map_err(|_| no_savepoint())
+    }
+
     /// Undoes everything since that moment; later savepoints are gone, this one stays.
     ///
     /// # Errors
     /// The savepoint is none of this transaction, or not any more; or the store is damaged.
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<()> {
         self.writer.check_process()?;
-        let Some(i) = self.savepoints.iter().position(|saved| saved.id == savepoint.0) else {
-            return Err(no_savepoint());
-        };
-        for later in self.savepoints.drain(i + 1..) {
+        let i = self.number_of(savepoint)?;
+        for later in self.savepoints.drain(i + 1..).rev() {
             self.writer.scratch.space.release(later.stamp);
         }
         let saved = &self.savepoints[i];
@@ -292,10 +296,8 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// The savepoint is none of this transaction, or not any more.
     pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
-        let Some(i) = self.savepoints.iter().position(|saved| saved.id == savepoint.0) else {
-            return Err(no_savepoint());
-        };
-        for gone in self.savepoints.drain(i..) {
+        let i = self.number_of(savepoint)?;
+        for gone in self.savepoints.drain(i..).rev() {
             self.writer.scratch.space.release(gone.stamp);
         }
         Ok(())
