@@ -268,6 +268,83 @@ fn pages_whose_keys_begin_with_much_go_when_they_are_empty() {
     }
 }
 
+/// What a nested transaction replaced was free again only with the commit: a transaction of many of them made
+/// the file four hundred times as long as what was in it.
+#[test]
+fn nested_transactions_use_space_of_those_before_them() {
+    let store = BTree::in_memory().unwrap();
+    let overwrite = |turns: u32| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..turns {
+            let mut inner = transaction.nested();
+            inner.main().insert(&(i % 1000).to_bytes(), &[1; 100]).unwrap();
+            inner.main().insert(b"long", &[i as u8; 5000]).unwrap();
+            inner.commit().unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    overwrite(1000);
+    let before = store.stats().unwrap();
+    overwrite(20_000);
+    let after = store.stats().unwrap();
+    assert!(after.file_bytes <= 3 * before.file_bytes, "from {before:?} to {after:?}");
+    assert!(after.file_bytes <= 10 * after.live_bytes, "{after:?}");
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// The same within a savepoint that is held: what it goes back to is not used again meanwhile.
+#[test]
+fn savepoints_that_are_given_up_spare_what_others_hold() {
+    let store = BTree::in_memory().unwrap();
+    let insert = |transaction: &mut credenza::btree::Transaction<'_>, i: u32, byte: u8| {
+        transaction.main().insert(&(i % 300).to_bytes(), &[byte; 200]).unwrap();
+    };
+    let churn = |transaction: &mut credenza::btree::Transaction<'_>, turns: u32, byte: u8| {
+        for i in 0..turns {
+            let savepoint = transaction.savepoint();
+            insert(transaction, i, byte);
+            transaction.release(savepoint).unwrap();
+        }
+    };
+    let is_all = |found: &[u8], byte: u8| {
+        assert_eq!(found, [byte; 200]);
+        Ok(())
+    };
+    let mut transaction = store.write().unwrap();
+    (0..300).for_each(|i| insert(&mut transaction, i, 1));
+    transaction.commit().unwrap();
+    let held = store.read().unwrap();
+    let mut transaction = store.write().unwrap();
+    churn(&mut transaction, 900, 2);
+    let outer = transaction.savepoint();
+    churn(&mut transaction, 900, 3);
+    let inner = transaction.savepoint();
+    churn(&mut transaction, 3000, 4);
+    for (savepoint, byte) in [(inner, 3), (inner, 3), (outer, 2), (outer, 2)] {
+        churn(&mut transaction, 100, 5);
+        transaction.rollback_to(savepoint).unwrap();
+        let table = transaction.main();
+        table.read().scan(|_, value| is_all(value, byte)).unwrap();
+        assert_eq!(table.len(), 300);
+    }
+    transaction.release(outer).unwrap();
+    churn(&mut transaction, 20_000, 6);
+    held.main().scan(|_, value| is_all(value, 1)).unwrap();
+    transaction.commit().unwrap();
+    held.main().scan(|_, value| is_all(value, 1)).unwrap();
+    drop(held);
+    store.read().unwrap().main().scan(|_, value| is_all(value, 6)).unwrap();
+    let stats = store.stats().unwrap();
+    assert!(stats.file_bytes <= 10 * stats.live_bytes, "{stats:?}");
+    store.verify(|_, _| ()).unwrap();
+    // All of it is undone with the transaction.
+    let mut transaction = store.write().unwrap();
+    churn(&mut transaction, 900, 7);
+    drop(transaction);
+    store.read().unwrap().main().scan(|_, value| is_all(value, 6)).unwrap();
+    store.verify(|_, _| ()).unwrap();
+}
+
 /// Each savepoint, and each page that was taken, went through all savepoints: a hundred thousand of them took
 /// minutes.
 #[test]

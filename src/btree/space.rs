@@ -105,6 +105,26 @@ impl Space {
         self.held.release(stamp);
     }
 
+    /// Has pages that were freed since, after so many others, be among the next that are taken, unless
+    /// they are held still.
+    pub(crate) fn hint_freed(&mut self, core: &Core, since: usize) {
+        // As much as a new writer has: pages in a row are not taken from hints.
+        self.credit = self.credit.max(2 * LOOK);
+        let room = MAX_HINTS.saturating_sub(self.hints.len());
+        let from = self.freed.len().saturating_sub(room).max(since);
+        for i in from..self.freed.len() {
+            let page = self.freed[i];
+            // Where the table is damaged whoever takes a page says so.
+            let is_free = core.entry(page).is_ok_and(|words| {
+                let [birth, freed] = words.map(|word| word.load(Ordering::Relaxed));
+                self.is_free(birth, freed)
+            });
+            if is_free {
+                self.hints.push(page);
+            }
+        }
+    }
+
     /// Ends a writer whose pages are of a commit now.
     pub(crate) fn committed(&mut self, core: &Core) {
         if self.retained > 0 {

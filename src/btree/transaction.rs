@@ -297,9 +297,12 @@ impl<'s> Transaction<'s> {
     /// The savepoint is none of this transaction, or not any more.
     pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
         let i = self.number_of(savepoint)?;
+        let (_, freed) = self.savepoints[i].progress;
+        let space = &mut self.writer.scratch.space;
         for gone in self.savepoints.drain(i..).rev() {
-            self.writer.scratch.space.release(gone.stamp);
+            space.release(gone.stamp);
         }
+        space.hint_freed(self.store.core(), freed);
         Ok(())
     }
 
