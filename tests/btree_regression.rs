@@ -292,7 +292,30 @@ fn nested_transactions_use_space_of_those_before_them() {
     store.verify(|_, _| ()).unwrap();
 }
 
-/// The same within a savepoint that is held: what it goes back to is not used again meanwhile.
+/// Places for values of several pages were looked for only where the file had grown: a transaction that put and
+/// removed them made it grow for ever.
+#[test]
+fn long_values_use_space_of_those_removed_before_them() {
+    let store = BTree::in_memory().unwrap();
+    let churn = |turns: usize| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..turns {
+            transaction.main().insert(&(i as u32 % 100).to_bytes(), &[1; 100]).unwrap();
+            let long = vec![i as u8; 5000 + i % 7 * 3000];
+            transaction.main().insert(b"long", &long).unwrap();
+            transaction.main().remove(b"long").unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    churn(500);
+    let before = store.stats().unwrap();
+    churn(20_000);
+    let after = store.stats().unwrap();
+    assert!(after.file_bytes <= 3 * before.file_bytes, "from {before:?} to {after:?}");
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// Savepoints within one that is held: what it goes back to is not used again meanwhile.
 #[test]
 fn savepoints_that_are_given_up_spare_what_others_hold() {
     let store = BTree::in_memory().unwrap();

@@ -542,11 +542,12 @@ impl<'c> Writer<'c> {
 
     /// Frees them.
     pub(crate) fn free_far(&mut self, far: Far) -> Result<()> {
-        let from = far.page();
-        for page in from..from + u64::from(far.len).div_ceil(PAGE_BYTES) {
-            self.free(page)?;
+        let (from, pages) = (far.page(), u64::from(far.len).div_ceil(PAGE_BYTES));
+        if pages > 1 {
+            // The next one is looked for, though the file did not grow.
+            self.scratch.space.credit += PAID * pages;
         }
-        Ok(())
+        (from..from + pages).try_for_each(|page| self.free(page))
     }
 
     /// Gives readers another page of slots; `false` if there are as many as can be.
