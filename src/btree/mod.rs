@@ -2,7 +2,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `handle`, `snapshot`, `transaction`, `nested` | what users see: the store, what they read and change |
+//! | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
 //! | `table`, `table_mut`, `range`, `cursor_mut`, `count` | tables whose keys have one value each |
 //! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
 //! | `key`, `kind`, `typed` | what keys are, and of which kind a table is |
@@ -62,6 +62,7 @@ mod moving;
 mod multi;
 mod multi_mut;
 mod nested;
+mod opened;
 mod page;
 mod pairs;
 mod pins;

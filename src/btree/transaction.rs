@@ -8,6 +8,7 @@ use super::handle::BTree;
 use super::key::KeyType;
 use super::kind::{self, Kind, TableOptions};
 use super::multi_mut::MultiTableMut;
+use super::opened::{Open, Opened};
 use super::source::{OfStore, Source};
 use super::table::Table;
 use super::table_mut::TableMut;
@@ -40,23 +41,12 @@ pub struct Transaction<'s> {
     pub(super) writer: Writer<'s>,
     main: Tree,
     catalog: Tree,
-    open: Vec<Open>,
+    open: Opened,
     savepoints: Vec<Saved>,
     /// What counts operations, if that is asked for, until it is committed.
     pub(super) recorder: Option<&'s Recorder>,
     /// The last to be dropped, when the lock is free again.
     abort: Option<Box<Abort<'s>>>,
-}
-
-/// A table with a name that was looked up.
-#[derive(Clone, Debug)]
-struct Open {
-    name: String,
-    /// The name of its type of keys, if that is a program's own.
-    key_name: String,
-    tree: Tree,
-    /// As it is in the catalog.
-    known: Tree,
 }
 
 /// What to go back to.
@@ -69,7 +59,6 @@ struct Saved {
     moved: Moved,
     main: Tree,
     catalog: Tree,
-    open: Vec<Open>,
 }
 
 /// A moment in a transaction that can be gone back to.
@@ -87,7 +76,7 @@ impl<'s> Transaction<'s> {
         core.count_transactions(1);
         let (main, catalog) = (writer.base.main, writer.base.catalog);
         let source = Source::new(core, u64::MAX);
-        let (open, savepoints, abort) = (Vec::new(), Vec::new(), None);
+        let (open, savepoints, abort) = (Opened::default(), Vec::new(), None);
         Ok(Transaction { store, source, writer, main, catalog, open, savepoints, recorder, abort })
     }
 
@@ -109,7 +98,7 @@ impl<'s> Transaction<'s> {
     /// damaged where it was read.
     pub fn table(&mut self, name: &str) -> Result<Option<TableMut<'_, 's>>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        Kind::of(&self.open[i].tree)?.check_duplicates(name, false)?;
+        Kind::of(&self.open.get(i).tree)?.check_duplicates(name, false)?;
         Ok(Some(self.opened(i)))
     }
 
@@ -120,13 +109,14 @@ impl<'s> Transaction<'s> {
     /// it was read.
     pub fn multi_table(&mut self, name: &str) -> Result<Option<MultiTableMut<'_, 's>>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        let kind = Kind::of(&self.open[i].tree)?;
+        let kind = Kind::of(&self.open.get(i).tree)?;
         kind.check_duplicates(name, true)?;
         Ok(Some(MultiTableMut::new(self.opened(i), kind)))
     }
 
     fn opened(&mut self, i: usize) -> TableMut<'_, 's> {
-        let Open { name, tree, key_name, .. } = &mut self.open[i];
+        let Open { name, tree, key_name, .. } = self.open.change(i);
+        let name = name.as_deref().unwrap_or_default();
         let recorder = self.recorder.map(|recorder| recorder.of_table(name));
         TableMut { writer: &mut self.writer, source: &self.source, tree, key_name, recorder }
     }
@@ -137,21 +127,20 @@ impl<'s> Transaction<'s> {
     /// The store is damaged where it was read.
     pub fn table_options(&mut self, name: &str) -> Result<Option<TableOptions>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        kind::options(&self.open[i].tree, &self.open[i].key_name).map(Some)
+        let Open { tree, key_name, .. } = self.open.get(i);
+        kind::options(tree, key_name).map(Some)
     }
 
     /// The number of a table among those that were looked up.
     fn find(&mut self, name: &str) -> Result<Option<usize>> {
-        if let Some(i) = self.open.iter().position(|open| open.name == name) {
+        if let Some(i) = self.open.find(name) {
             return Ok(Some(i));
         }
         let core = self.source.core();
         let found = tree::get(&self.source, &self.catalog, name.as_bytes()).of(core)?;
         let Some(bytes) = found else { return Ok(None) };
         let (tree, key_name) = kind::decode(name, bytes).of(core)?;
-        let (name, key_name) = (name.to_owned(), key_name.to_owned());
-        self.open.push(Open { name, key_name, tree, known: tree });
-        Ok(Some(self.open.len() - 1))
+        Ok(Some(self.open.add(Open::new(name, key_name, tree))))
     }
 
     /// Makes a table of this name for keys that are bytes, each with one value, unless there is one of
@@ -161,8 +150,7 @@ impl<'s> Transaction<'s> {
     /// The name is empty or over its limit, or there is a table of another kind; or as
     /// [`TableMut::insert`].
     pub fn create_table(&mut self, name: &str) -> Result<TableMut<'_, 's>> {
-        self.create_table_with(name, &TableOptions::new())?;
-        let i = self.open.iter().position(|open| open.name == name).unwrap_or_default();
+        let (i, _) = self.made(name, &TableOptions::new())?;
         Ok(self.opened(i))
     }
 
@@ -171,11 +159,17 @@ impl<'s> Transaction<'s> {
     /// # Errors
     /// As [`Transaction::create_table`]; or there can be no such table.
     pub fn create_table_with(&mut self, name: &str, options: &TableOptions) -> Result<bool> {
+        self.made(name, options).map(|(_, is_new)| is_new)
+    }
+
+    /// The number of the table of this name, which is made unless there is one; whether it was.
+    fn made(&mut self, name: &str, options: &TableOptions) -> Result<(usize, bool)> {
         check_name(name)?;
         options.check()?;
-        if let Some(found) = self.table_options(name)? {
-            if found == *options {
-                return Ok(false);
+        if let Some(i) = self.find(name)? {
+            let Open { tree, key_name, .. } = self.open.get(i);
+            if kind::options(tree, key_name)? == *options {
+                return Ok((i, false));
             }
             return Err(Error::invalid(format!(
                 "there is a table {name:?} of another kind already"
@@ -183,12 +177,11 @@ impl<'s> Transaction<'s> {
         }
         let tree = Tree { kind: options.kind().word(), ..Tree::default() };
         let key_name = match options.keys() {
-            KeyType::Other(name) => name.clone(),
-            _ => String::new(),
+            KeyType::Other(name) => name,
+            _ => "",
         };
-        self.enter(name, &tree, &key_name)?;
-        self.open.push(Open { name: name.to_owned(), key_name, tree, known: tree });
-        Ok(true)
+        self.enter(name, &tree, key_name)?;
+        Ok((self.open.add(Open::new(name, key_name, tree)), true))
     }
 
     fn enter(&mut self, name: &str, tree: &Tree, key_name: &str) -> Result<()> {
@@ -211,11 +204,12 @@ impl<'s> Transaction<'s> {
         if self.find(to)?.is_some() {
             return Err(Error::invalid(format!("there is a table {to:?} already")));
         }
-        let Open { tree, key_name, .. } = self.open[i].clone();
+        let Open { tree, key_name, .. } = self.open.get(i).clone();
         let core = self.source.core();
         self.writer.remove(&mut self.catalog, from.as_bytes()).of(core)?;
         self.enter(to, &tree, &key_name)?;
-        self.open[i] = Open { name: to.to_owned(), key_name, tree, known: tree };
+        self.open.rename(i, Some(to));
+        self.open.change(i).known = tree;
         Ok(true)
     }
 
@@ -225,10 +219,11 @@ impl<'s> Transaction<'s> {
     /// As [`TableMut::insert`].
     pub fn delete_table(&mut self, name: &str) -> Result<bool> {
         let Some(i) = self.find(name)? else { return Ok(false) };
-        let mut open = self.open.swap_remove(i);
+        let mut tree = self.open.get(i).tree;
+        self.open.rename(i, None);
         let catalog = &mut self.catalog;
         let deleted = self.writer.whole(|writer| {
-            writer.clear(&mut open.tree)?;
+            writer.clear(&mut tree)?;
             writer.remove(catalog, name.as_bytes())
         });
         deleted.of(self.source.core())
@@ -258,8 +253,8 @@ impl<'s> Transaction<'s> {
             moved: self.writer.scratch.moved,
             main: self.main,
             catalog: self.catalog,
-            open: self.open.clone(),
         });
+        self.open.hold();
         self.writer.begin_stamp();
         Savepoint(id)
     }
@@ -281,7 +276,8 @@ impl<'s> Transaction<'s> {
             self.writer.scratch.space.release(later.stamp);
         }
         let saved = &self.savepoints[i];
-        (self.main, self.catalog, self.open) = (saved.main, saved.catalog, saved.open.clone());
+        (self.main, self.catalog) = (saved.main, saved.catalog);
+        self.open.go_back(i);
         let (taken, freed) = saved.progress;
         self.writer.is_broken = true;
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
@@ -297,6 +293,7 @@ impl<'s> Transaction<'s> {
     /// The savepoint is none of this transaction, or not any more.
     pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
         let i = self.number_of(savepoint)?;
+        self.open.release(i);
         let (_, freed) = self.savepoints[i].progress;
         let space = &mut self.writer.scratch.space;
         for gone in self.savepoints.drain(i..).rev() {
@@ -327,11 +324,9 @@ impl<'s> Transaction<'s> {
 
     pub(crate) fn commit_unsynced(&mut self) -> Result<()> {
         self.writer.check_process()?;
-        for i in 0..self.open.len() {
-            if self.open[i].tree != self.open[i].known {
-                let Open { name, key_name, tree, .. } = self.open[i].clone();
-                self.enter(&name, &tree, &key_name)?;
-            }
+        for i in self.open.changed() {
+            let Open { name, key_name, tree, .. } = self.open.get(i).clone();
+            self.enter(name.as_deref().unwrap_or_default(), &tree, &key_name)?;
         }
         self.writer.commit(self.main, self.catalog)
     }
