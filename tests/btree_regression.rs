@@ -1,6 +1,6 @@
 //! Defects of the btree engine that were found and repaired: each with the case that showed it.
 
-use credenza::btree::{BTree, Key};
+use credenza::btree::{BTree, Duplicates, Key, TableOptions};
 use credenza::{Get, Result};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -178,6 +178,25 @@ fn a_savepoint_after_a_failure_mends_nothing() {
     transaction.commit().unwrap();
     store.verify(|_, _| ()).unwrap();
     assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+}
+
+/// The documents said that it spoils the transaction to fill a table that is not empty.
+#[test]
+fn a_bulk_load_into_what_is_not_empty_changes_nothing() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let options = TableOptions::new().duplicates(Duplicates::Sorted);
+    transaction.create_table_with("several", &options).unwrap();
+    let mut several = transaction.multi_table("several").unwrap().unwrap();
+    several.insert(b"key", b"value").unwrap();
+    several.bulk_load([Ok((b"other", b"value"))]).unwrap_err();
+    transaction.main().insert(b"key", b"value").unwrap();
+    transaction.main().bulk_load([Ok((b"other", b"value"))]).unwrap_err();
+    transaction.commit().unwrap();
+    store.verify(|_, _| ()).unwrap();
+    let snapshot = store.read().unwrap();
+    let several = snapshot.multi_table("several").unwrap().unwrap();
+    assert_eq!((snapshot.main().len(), several.len()), (1, 1));
 }
 
 #[test]

@@ -150,7 +150,8 @@ impl<'t> MultiTable<'t> {
         })
     }
 
-    /// About how many they are, in the time of two lookups.
+    /// About how many they are, in the time of two lookups; how far that can be off says
+    /// [`Table::estimate_range`].
     ///
     /// # Errors
     /// As [`MultiTable::get`].

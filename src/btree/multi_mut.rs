@@ -345,8 +345,9 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// of its values. Returns how many values.
     ///
     /// # Errors
-    /// The table is not empty, or the keys, or values that shall be sorted, are not in order; or as
-    /// [`MultiTableMut::insert`], or what the iterator says; the transaction cannot be committed then.
+    /// The table is not empty: nothing was changed then. Or the keys, or values that shall be sorted, are
+    /// not in order, or as [`MultiTableMut::insert`], or what the iterator says: then the transaction cannot
+    /// be committed.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = Result<(K, V)>>,

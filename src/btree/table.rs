@@ -214,7 +214,8 @@ impl<'t> Table<'t> {
     }
 
     /// About how many they are, in the time of two lookups: as if every page had as much below it as
-    /// those beside it.
+    /// those beside it. Where records of some keys are many times as long as those of others it can be
+    /// as many times wrong.
     ///
     /// # Errors
     /// As [`Table::get`].

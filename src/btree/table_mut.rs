@@ -277,8 +277,8 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// page is written once, and full. Returns how many.
     ///
     /// # Errors
-    /// The table is not empty, the keys are not in order, or as [`TableMut::insert`], or what the
-    /// iterator says; the transaction cannot be committed then.
+    /// The table is not empty: nothing was changed then. Or the keys are not in order, or as
+    /// [`TableMut::insert`], or what the iterator says: then the transaction cannot be committed.
     pub fn bulk_load<K: AsRef<[u8]>, V: AsRef<[u8]>>(
         &mut self,
         records: impl IntoIterator<Item = Result<(K, V)>>,
