@@ -119,7 +119,8 @@ impl BTreeBuilder {
     /// one, as it is the highest that was given where the records come from.
     ///
     /// # Errors
-    /// As [`BTreeBuilder::add`].
+    /// As [`BTreeBuilder::add`]; that records are not numbered, or cannot have this number, is one of what
+    /// ends the table.
     pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
         self.load.as_mut().ok_or_else(failed)?.skip_numbers(last)
     }

@@ -251,3 +251,22 @@ fn a_load_with_a_record_over_the_limit_leaves_nothing() {
         assert_eq!(store.read().unwrap().main().len(), 0);
     }
 }
+
+/// That records are not numbered was said of tables with one value a key alone.
+#[test]
+fn numbers_of_what_is_not_numbered_are_an_error() {
+    for kind in [Duplicates::None, Duplicates::Sorted, Duplicates::Inserted] {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        let options = TableOptions::of_keys::<u32>().duplicates(kind);
+        transaction.create_table_with("table", &options).unwrap();
+        transaction.commit().unwrap();
+        let mut load = BTreeLoad::begin(&store, Some("table"));
+        load.add(&[0, 0, 0, 1], b"value").unwrap();
+        load.skip_numbers(7).unwrap();
+        let error = load.finish().unwrap_err().to_string();
+        assert!(error.contains("not numbered"), "{kind:?}: {error}");
+        store.verify(|_, _| ()).unwrap();
+        assert_eq!(store.stats().unwrap().tables, 1);
+    }
+}

@@ -155,6 +155,32 @@ fn numbers_of_records_are_never_given_twice() {
     store.verify(|_, _| ()).unwrap();
 }
 
+/// A number was said to be the highest that could not be a key of the table.
+#[test]
+fn numbers_that_no_record_can_have_are_not_skipped() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    let last = u64::from(u32::MAX);
+    for (name, options, most) in [
+        ("short", TableOptions::of_keys::<u32>(), last),
+        ("long", TableOptions::of_keys::<u64>(), u64::MAX),
+    ] {
+        transaction.create_table_with(name, &options.numbered(true)).unwrap();
+        let mut table = transaction.table(name).unwrap().unwrap();
+        table.skip_numbers(7).unwrap();
+        for beyond in [last + 1, u64::MAX].into_iter().filter(|number| *number > most) {
+            let error = table.skip_numbers(beyond).unwrap_err().to_string();
+            assert!(error.contains(&beyond.to_string()), "{error}");
+        }
+        assert_eq!(table.append(b"").unwrap(), 8);
+        table.skip_numbers(most).unwrap();
+        assert_eq!(table.read().last_number(), most);
+        assert!(table.append(b"").unwrap_err().to_string().contains("used up"));
+    }
+    transaction.commit().unwrap();
+    store.verify(|_, _| ()).unwrap();
+}
+
 #[test]
 fn a_table_is_only_opened_as_what_it_is() {
     let store = BTree::in_memory().unwrap();

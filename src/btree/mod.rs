@@ -117,3 +117,4 @@ pub use typed::{Typed, TypedMut, TypedPair, TypedRange};
 
 pub(crate) use bulk::KeyValue;
 pub(crate) use core::recognises;
+pub(crate) use table_mut::not_numbered;

@@ -132,10 +132,16 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// In a table whose records are numbered: the next number is above this one.
     ///
     /// # Errors
-    /// Records are not numbered.
+    /// Records are not numbered, or keys of their type cannot be this number.
     pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
-        if !Kind::of(self.tree)?.is_numbered {
-            return Err(Error::invalid("the records of this table are not numbered"));
+        let kind = Kind::of(self.tree)?;
+        if !kind.is_numbered {
+            return Err(not_numbered());
+        }
+        if kind.width() != Some(8) && last > u64::from(u32::MAX) {
+            return Err(Error::invalid(format!(
+                "the keys of this table are of type u32: no record of it has the number {last}"
+            )));
         }
         self.tree.last_number = self.tree.last_number.max(last);
         Ok(())
@@ -342,6 +348,11 @@ impl<'t, 'c> TableMut<'t, 'c> {
             recorder: self.recorder,
         }
     }
+}
+
+#[cold]
+pub(crate) fn not_numbered() -> Error {
+    Error::invalid("the records of this table are not numbered")
 }
 
 /// The number that is a key of numbered records.

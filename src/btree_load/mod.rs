@@ -18,7 +18,7 @@ mod runs;
 mod sorter;
 
 use crate::btree::{
-    BTree, Duplicates, KeyValue, MultiTableMut, TableMut, TableOptions, Transaction,
+    BTree, Duplicates, KeyValue, MultiTableMut, TableMut, TableOptions, Transaction, not_numbered,
 };
 use crate::durability::OwnThread;
 use crate::os::memory::memory_bytes;
@@ -141,7 +141,8 @@ impl BTreeLoad {
     /// the highest that was given where the records come from.
     ///
     /// # Errors
-    /// As [`BTreeLoad::add`]; that records are not numbered is one of [`BTreeLoad::finish`].
+    /// As [`BTreeLoad::add`]; that records are not numbered, or cannot have this number, is one of
+    /// [`BTreeLoad::finish`].
     pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
         self.send(Message::Numbers(last))
     }
@@ -287,9 +288,9 @@ impl Target for MultiTableMut<'_, '_> {
         self.insert(key, value).map(|_| false)
     }
 
-    /// Records of which keys have several values are not numbered.
+    /// Records of which keys have several values never are numbered.
     fn skip_numbers(&mut self, _: u64) -> Result<()> {
-        Ok(())
+        Err(not_numbered())
     }
 }
 
