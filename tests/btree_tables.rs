@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Rng, rounds, seed};
+use credenza::ErrorKind;
 use credenza::btree::{BTree, Duplicates, Key, KeyType, Position, TableOptions};
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -179,6 +180,43 @@ fn numbers_that_no_record_can_have_are_not_skipped() {
     }
     transaction.commit().unwrap();
     store.verify(|_, _| ()).unwrap();
+}
+
+/// A type of a program's own, for keys of even length.
+struct Even;
+
+impl Key for Even {
+    type Owned = Vec<u8>;
+    const NAME: &'static str = "test.even";
+
+    fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        f(b"even")
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Vec<u8>> {
+        bytes.len().is_multiple_of(2).then(|| bytes.to_vec())
+    }
+}
+
+/// Whoever put keys in by their bytes was told that the store is damaged, and to restore it.
+#[test]
+fn keys_that_are_none_of_an_own_type_are_no_damage() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    transaction.create_table_with("own", &TableOptions::of_keys::<Even>()).unwrap();
+    let mut table = transaction.table("own").unwrap().unwrap();
+    table.typed::<Even>().unwrap().insert(&Even, b"").unwrap();
+    table.insert(b"odd", b"").unwrap();
+    transaction.commit().unwrap();
+    store.verify(|_, _| ()).unwrap();
+    let snapshot = store.read().unwrap();
+    let table = snapshot.table("own").unwrap().unwrap().typed::<Even>().unwrap();
+    assert_eq!(table.first().unwrap(), Some((b"even".to_vec(), &b""[..])));
+    for error in [table.last().unwrap_err(), table.iter().nth(1).unwrap().unwrap_err()] {
+        assert!(matches!(error.kind(), ErrorKind::Invalid(_)), "{error}");
+        let text = error.to_string();
+        assert!(text.contains("test.even") && text.contains("odd"), "{text}");
+    }
 }
 
 #[test]

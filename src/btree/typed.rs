@@ -52,10 +52,20 @@ fn check<K: Key + ?Sized>(found: &KeyType) -> Result<()> {
 
 /// The key of a record that was read.
 fn typed<'t, K: Key + ?Sized>((key, value): Pair<'t>) -> Result<TypedPair<'t, K>> {
-    let found = K::from_bytes(&key).ok_or_else(|| {
-        Error::corrupt(0, format!("a key, \"{}\", that is no {}", key.escape_ascii(), K::NAME))
-    })?;
+    let found = K::from_bytes(&key).ok_or_else(|| no_key::<K>(&key))?;
     Ok((found, value))
+}
+
+#[cold]
+fn no_key<K: Key + ?Sized>(key: &[u8]) -> Error {
+    let (key, name) = (key.escape_ascii(), K::NAME);
+    match KeyType::named(name) {
+        // Whoever puts keys in by their bytes need not know the type, so that any bytes may be there.
+        KeyType::Other(_) => Error::invalid(format!(
+            "a key, \"{key}\", that is none of type {name}, which the table's keys have: it was put in by its bytes"
+        )),
+        _ => Error::corrupt(0, format!("a key, \"{key}\", that is no {name}")),
+    }
 }
 
 impl<'t, K: Key + ?Sized> Typed<'t, K> {
@@ -67,7 +77,8 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// The value of `key`; `None` if it is absent.
     ///
     /// # Errors
-    /// The store is damaged where it was read; so for all methods.
+    /// The store is damaged where it was read; so for all methods. Those that give keys back have one more:
+    /// a key of a type of the program's own was put in by bytes that stand for none.
     #[inline]
     pub fn get(&self, key: &K) -> Result<Option<&'t [u8]>> {
         key.with_bytes(|key| self.table.get(key))
