@@ -165,7 +165,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     fn make_room(&mut self, begin: &[u8], (left, right): Gap) -> Result<u64> {
         // So far from each other that there is less to do each time; more where values are probably put
         // one behind the other.
-        let room = if left.is_some() && right.is_some() { 1 << 16 } else { LABEL_STEP / 16 };
+        let mut room = if left.is_some() && right.is_some() { 1 << 16 } else { LABEL_STEP / 16 };
         let mut reach = 16;
         loop {
             let before = self.labels(begin, left, reach, |cursor| cursor.previous())?;
@@ -176,6 +176,10 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             let step = high.checked_sub(low).ok_or_else(no_pair)? / (count + 1);
             if step < room && (before.beyond.is_some() || after.beyond.is_some()) {
                 reach *= 2;
+                // The more values get other labels, the more room is left between them, so that as many
+                // must be put in before it is their turn again. What those have that were put one behind
+                // the other is always enough.
+                room = (2 * room).min(LABEL_STEP / 2);
                 continue;
             }
             if step == 0 {
@@ -448,6 +452,7 @@ fn sorted_pair(pairs: Pairs, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::super::{BTree, Duplicates, Position, TableOptions};
+    use std::collections::HashSet;
 
     /// Puts values at places, in a table and in a list, and compares.
     fn fill(positions: impl Iterator<Item = Position>, count: usize) {
@@ -488,6 +493,38 @@ mod tests {
                 .map(|n| if n % 2 == 0 { Position::Before(n / 2) } else { Position::After(n / 2) }),
             3000,
         );
+    }
+
+    /// All labels of a key.
+    fn labels(table: &super::MultiTableMut<'_, '_>) -> Vec<u64> {
+        let table = table.raw.read();
+        table.iter().map(|pair| super::label_of(&pair.unwrap().0).unwrap()).collect()
+    }
+
+    /// Whatever was given more room than it needed was at once in need of it again: most values got
+    /// another label with every few that were put at one place.
+    #[test]
+    fn few_values_move_for_those_put_at_one_place() {
+        for place in [Position::After(0), Position::Before(1000)] {
+            let store = BTree::in_memory().unwrap();
+            let mut transaction = store.write().unwrap();
+            let options = TableOptions::new().duplicates(Duplicates::Inserted);
+            transaction.create_table_with("t", &options).unwrap();
+            let mut table = transaction.multi_table("t").unwrap().unwrap();
+            for i in 0..2000u64 {
+                assert!(table.insert(b"k", &i.to_le_bytes()).unwrap());
+            }
+            let (mut moved, count) = (0, 6000u64);
+            for i in 0..count {
+                let gap = table.gap(b"k\0", place).unwrap().unwrap();
+                let before = super::between(gap).is_none().then(|| labels(&table));
+                assert!(table.insert_at(b"k", place, &i.to_le_bytes()).unwrap());
+                let Some(before) = before else { continue };
+                let now: HashSet<u64> = labels(&table).into_iter().collect();
+                moved += before.iter().filter(|label| !now.contains(label)).count() as u64;
+            }
+            assert!(moved < 8 * count, "{place:?}: {moved}");
+        }
     }
 
     #[test]
