@@ -41,7 +41,8 @@ pub struct Transaction<'s> {
     pub(super) writer: Writer<'s>,
     main: Tree,
     catalog: Tree,
-    open: Opened,
+    /// There from when a table is looked up by its name, or a savepoint is made: most transactions need none.
+    open: Option<Box<Opened>>,
     savepoints: Vec<Saved>,
     /// What counts operations, if that is asked for, until it is committed.
     pub(super) recorder: Option<&'s Recorder>,
@@ -76,7 +77,7 @@ impl<'s> Transaction<'s> {
         core.count_transactions(1);
         let (main, catalog) = (writer.base.main, writer.base.catalog);
         let source = Source::new(core, u64::MAX);
-        let (open, savepoints, abort) = (Opened::default(), Vec::new(), None);
+        let (open, savepoints, abort) = (None, Vec::new(), None);
         Ok(Transaction { store, source, writer, main, catalog, open, savepoints, recorder, abort })
     }
 
@@ -98,7 +99,7 @@ impl<'s> Transaction<'s> {
     /// damaged where it was read.
     pub fn table(&mut self, name: &str) -> Result<Option<TableMut<'_, 's>>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        Kind::of(&self.open.get(i).tree)?.check_duplicates(name, false)?;
+        Kind::of(&self.open().get(i).tree)?.check_duplicates(name, false)?;
         Ok(Some(self.opened(i)))
     }
 
@@ -109,13 +110,17 @@ impl<'s> Transaction<'s> {
     /// it was read.
     pub fn multi_table(&mut self, name: &str) -> Result<Option<MultiTableMut<'_, 's>>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        let kind = Kind::of(&self.open.get(i).tree)?;
+        let kind = Kind::of(&self.open().get(i).tree)?;
         kind.check_duplicates(name, true)?;
         Ok(Some(MultiTableMut::new(self.opened(i), kind)))
     }
 
+    fn open(&mut self) -> &mut Opened {
+        self.open.get_or_insert_default()
+    }
+
     fn opened(&mut self, i: usize) -> TableMut<'_, 's> {
-        let Open { name, tree, key_name, .. } = self.open.change(i);
+        let Open { name, tree, key_name, .. } = self.open.get_or_insert_default().change(i);
         let name = name.as_deref().unwrap_or_default();
         let recorder = self.recorder.map(|recorder| recorder.of_table(name));
         TableMut { writer: &mut self.writer, source: &self.source, tree, key_name, recorder }
@@ -127,20 +132,21 @@ impl<'s> Transaction<'s> {
     /// The store is damaged where it was read.
     pub fn table_options(&mut self, name: &str) -> Result<Option<TableOptions>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        let Open { tree, key_name, .. } = self.open.get(i);
+        let Open { tree, key_name, .. } = self.open().get(i);
         kind::options(tree, key_name).map(Some)
     }
 
     /// The number of a table among those that were looked up.
     fn find(&mut self, name: &str) -> Result<Option<usize>> {
-        if let Some(i) = self.open.find(name) {
+        if let Some(i) = self.open.as_ref().and_then(|open| open.find(name)) {
             return Ok(Some(i));
         }
         let core = self.source.core();
         let found = tree::get(&self.source, &self.catalog, name.as_bytes()).of(core)?;
         let Some(bytes) = found else { return Ok(None) };
         let (tree, key_name) = kind::decode(name, bytes).of(core)?;
-        Ok(Some(self.open.add(Open::new(name, key_name, tree))))
+        let opened = Open::new(name, key_name, tree);
+        Ok(Some(self.open().add(opened)))
     }
 
     /// Makes a table of this name for keys that are bytes, each with one value, unless there is one of
@@ -167,7 +173,7 @@ impl<'s> Transaction<'s> {
         check_name(name)?;
         options.check()?;
         if let Some(i) = self.find(name)? {
-            let Open { tree, key_name, .. } = self.open.get(i);
+            let Open { tree, key_name, .. } = self.open().get(i);
             if kind::options(tree, key_name)? == *options {
                 return Ok((i, false));
             }
@@ -181,7 +187,7 @@ impl<'s> Transaction<'s> {
             _ => "",
         };
         self.enter(name, &tree, key_name)?;
-        Ok((self.open.add(Open::new(name, key_name, tree)), true))
+        Ok((self.open().add(Open::new(name, key_name, tree)), true))
     }
 
     fn enter(&mut self, name: &str, tree: &Tree, key_name: &str) -> Result<()> {
@@ -204,12 +210,12 @@ impl<'s> Transaction<'s> {
         if self.find(to)?.is_some() {
             return Err(Error::invalid(format!("there is a table {to:?} already")));
         }
-        let Open { tree, key_name, .. } = self.open.get(i).clone();
+        let Open { tree, key_name, .. } = self.open().get(i).clone();
         let core = self.source.core();
         self.writer.remove(&mut self.catalog, from.as_bytes()).of(core)?;
         self.enter(to, &tree, &key_name)?;
-        self.open.rename(i, Some(to));
-        self.open.change(i).known = tree;
+        self.open().rename(i, Some(to));
+        self.open().change(i).known = tree;
         Ok(true)
     }
 
@@ -219,8 +225,8 @@ impl<'s> Transaction<'s> {
     /// As [`TableMut::insert`].
     pub fn delete_table(&mut self, name: &str) -> Result<bool> {
         let Some(i) = self.find(name)? else { return Ok(false) };
-        let mut tree = self.open.get(i).tree;
-        self.open.rename(i, None);
+        let mut tree = self.open().get(i).tree;
+        self.open().rename(i, None);
         let catalog = &mut self.catalog;
         let deleted = self.writer.whole(|writer| {
             writer.clear(&mut tree)?;
@@ -254,7 +260,7 @@ impl<'s> Transaction<'s> {
             main: self.main,
             catalog: self.catalog,
         });
-        self.open.hold();
+        self.open().hold();
         self.writer.begin_stamp();
         Savepoint(id)
     }
@@ -277,7 +283,7 @@ impl<'s> Transaction<'s> {
         }
         let saved = &self.savepoints[i];
         (self.main, self.catalog) = (saved.main, saved.catalog);
-        self.open.go_back(i);
+        self.open.get_or_insert_default().go_back(i);
         let (taken, freed) = saved.progress;
         self.writer.is_broken = true;
         self.writer.scratch.space.take_back_to(self.store.core(), taken, freed)?;
@@ -293,7 +299,7 @@ impl<'s> Transaction<'s> {
     /// The savepoint is none of this transaction, or not any more.
     pub fn release(&mut self, savepoint: Savepoint) -> Result<()> {
         let i = self.number_of(savepoint)?;
-        self.open.release(i);
+        self.open().release(i);
         let (_, freed) = self.savepoints[i].progress;
         let space = &mut self.writer.scratch.space;
         for gone in self.savepoints.drain(i..).rev() {
@@ -324,8 +330,8 @@ impl<'s> Transaction<'s> {
 
     pub(crate) fn commit_unsynced(&mut self) -> Result<()> {
         self.writer.check_process()?;
-        for i in self.open.changed() {
-            let Open { name, key_name, tree, .. } = self.open.get(i).clone();
+        for i in self.open.as_ref().map_or_else(Vec::new, |open| open.changed()) {
+            let Open { name, key_name, tree, .. } = self.open().get(i).clone();
             self.enter(name.as_deref().unwrap_or_default(), &tree, &key_name)?;
         }
         self.writer.commit(self.main, self.catalog)
