@@ -124,8 +124,12 @@ impl KeyType {
                 .to_bytes());
         }
         let number = text.parse::<F>().map_err(|_| no_key())?;
-        // Too large for the type, and so another number.
-        if number.is_infinite() && text.contains(|c: char| c.is_ascii_digit()) {
+        // Too large or too small for the type, and so another number.
+        let is_none = |digits: &str| !digits.contains(|c: char| matches!(c, '1'..='9'));
+        let digits = rest.split(['e', 'E']).next().unwrap_or_default();
+        if number.is_infinite() && text.contains(|c: char| c.is_ascii_digit())
+            || number.is_zero() && !is_none(digits)
+        {
             return Err(no_key());
         }
         Ok(number.to_bytes())
@@ -169,6 +173,7 @@ trait Float: Key<Owned = Self> + FromStr + Display + Sized {
     /// The sign, and the bits, of one that is no number.
     fn of_nan(&self) -> Option<(bool, u64)>;
     fn is_infinite(&self) -> bool;
+    fn is_zero(&self) -> bool;
 
     fn text(self) -> Vec<u8> {
         let text = match self.of_nan() {
@@ -199,6 +204,10 @@ macro_rules! floats {
 
             fn is_infinite(&self) -> bool {
                 <$float>::is_infinite(*self)
+            }
+
+            fn is_zero(&self) -> bool {
+                *self == 0.0
             }
         }
     )*};
@@ -408,6 +417,8 @@ mod tests {
             (KeyType::U64, " 1"),
             (KeyType::F64, "one"),
             (KeyType::F64, "1e400"),
+            (KeyType::F64, "-1e-400"),
+            (KeyType::F32, "5e-324"),
             (KeyType::F32, "nan(0x0)"),
             (KeyType::F32, "nan(0x80000000)"),
         ];
