@@ -312,6 +312,22 @@ fn a_sync_gives_the_end_of_the_file_back() {
 }
 
 /// Also where the journal lies behind all of it.
+/// Memory, too.
+#[test]
+fn a_sync_of_a_store_in_memory_gives_memory_back() {
+    let store = BTree::in_memory().unwrap();
+    fill(&store, 0..20_000, 400);
+    let full = store.stats().unwrap().file_bytes;
+    clear(&store);
+    store.sync().unwrap();
+    let empty = store.stats().unwrap().file_bytes;
+    assert!(empty < full / 16, "{empty} of {full} bytes");
+    fill(&store, 0..100, 400);
+    store.sync().unwrap();
+    store.verify(|_, _| ()).unwrap();
+    assert_eq!(store.read().unwrap().main().len(), 100);
+}
+
 #[test]
 fn a_sync_gives_the_end_of_the_file_back_with_a_journal() {
     let folder = tempfile::tempdir().unwrap();

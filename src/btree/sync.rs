@@ -65,8 +65,12 @@ impl Core {
     /// Returns when the commit with this stamp and those before it are durable.
     pub(crate) fn sync_commits(&self, wanted: u64, how: How) -> Result<()> {
         let is_done = || self.is_synced(wanted, how);
-        if self.only().is_some() || self.is_in_memory() || !how.has_sums() && is_done() {
+        if self.only().is_some() || !how.has_sums() && (self.is_in_memory() || is_done()) {
             return Ok(());
+        }
+        if self.is_in_memory() {
+            // There is no disk to wait for, and memory to be given back.
+            return self.trim(Trim::Much, how);
         }
         // The table of pages must be what the durable commit says of it before another says what
         // came after. Not in the turn, which somebody may want who is writing.
