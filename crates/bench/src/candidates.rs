@@ -2,6 +2,7 @@
 
 use crate::args::BenchArgs;
 use crate::driver::{self, Driver, ForDriver, Shape, Store, Writer, can_do, tried, with_driver};
+use crate::report::outputs::print;
 use crate::result::StoreInfo;
 use crate::runner::together;
 use crate::settings::{self, Chosen};
@@ -165,6 +166,10 @@ pub(crate) fn list(args: &BenchArgs) -> Result<()> {
     if let Some(path) = &args.json {
         let text =
             serde_json::to_string_pretty(&candidates).map_err(|e| Error::invalid(e.to_string()))?;
+        // Nothing else is printed.
+        if path == Path::new("-") {
+            return print(&(text + "\n"));
+        }
         return std::fs::write(path, text + "\n").map_err(|e| Error::io("write", e).at(path));
     }
     let mut text = String::new();
@@ -184,7 +189,5 @@ pub(crate) fn list(args: &BenchArgs) -> Result<()> {
             let _ = writeln!(text, "{:<18} key-type: {}", "", c.key_types.join(", "));
         }
     }
-    use std::io::Write;
-    let written = std::io::stdout().write_all(text.as_bytes());
-    written.map_err(|e| Error::io("write to standard output", e))
+    print(&text)
 }

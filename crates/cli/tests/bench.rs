@@ -31,5 +31,8 @@ fn wrong_options_and_missing_data_are_errors() {
         let got = run(args).expect(111);
         assert!(got.err.starts_with("error: "), "{args:?}: {}", got.err);
     }
+    let listed = parsed(run(&["bench", "--list", "--json", "-"]));
+    assert!(listed.as_array().is_some_and(|stores| !stores.is_empty()));
+    assert!(!std::path::Path::new("-").exists());
     assert!(run(&["bench", "--list"]).expect(0).text().contains("constant"));
 }
