@@ -434,10 +434,10 @@ impl Hash {
     }
 
     /// Goes round the log, so that nothing is left of what was replaced or deleted before, and gives back what
-    /// space it can: once, and where the log ends far behind what lives in it, once more. Each call looks at about
+    /// space it can: once, and where the log ends far behind what lives in it, once or twice more. Each call looks at about
     /// `budget` bytes, with nobody else writing meanwhile, and returns whether there is more to do: repeat it until not,
-    /// at times of your choosing. Writers clean up as they go, so that this is never necessary. Where next to nothing
-    /// was replaced or deleted it does nothing.
+    /// at times of your choosing. Writers clean up as they go, so that this is never necessary. Where no more than an eighth
+    /// of what lives was replaced or deleted, and the file is not long, it does nothing.
     ///
     /// # Errors
     /// As [`Hash::insert`]; or this process was forked, and another thread has the handle compact.
