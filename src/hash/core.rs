@@ -313,11 +313,12 @@ impl Core {
             store(session::REUSABLE, durable.oldest);
             store(session::PROMISED, durable.sequence);
             store(session::DURABLE, durable.changes);
-            // What came after that checkpoint is counted as one, unless it is known how many there were: who has seen that
-            // number must not meet it again. More than a store can have seen damage wrote.
-            let known = if changes < MOST_CHANGES { changes } else { 0 };
-            store(session::CHANGES, known.max(durable.changes) + 1);
         }
+        // What came after that checkpoint is counted as one, unless it is known how many there were: who has seen that number
+        // must not meet it again. More than a store can have seen damage wrote.
+        let known = if changes < MOST_CHANGES { changes } else { 0 };
+        let least = durable.map_or(0, |durable| durable.changes);
+        store(session::CHANGES, known.max(least) + 1);
         store(session::FINDING, 1);
         store(session::EPOCH, 1);
         self.share()

@@ -4,6 +4,7 @@
 //! A file of the user's may have that name, or a link that somebody laid there who wants another's file to be written
 //! over. Neither is lost, and no link is followed: it gets another name.
 
+use super::opening::refuse_open;
 use super::publish::{rename_new, sync_folder_of, with};
 use crate::{Error, Result};
 use std::fs::{OpenOptions, hard_link, remove_file};
@@ -20,18 +21,28 @@ const NAMES: u32 = 1000;
 /// this kind, as `is_own` says.
 ///
 /// # Errors
-/// It is no file, or cannot have another name.
+/// It is no file, or a store that somebody has open; or it cannot be read now, or have another name.
 pub(crate) fn make_way(path: &Path, is_own: fn(&[u8]) -> bool) -> Result<()> {
     let meta = match path.symlink_metadata() {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         meta => meta.map_err(|e| Error::io("look at", e).at(path))?,
     };
-    if meta.is_file() && head_of(path).is_ok_and(|head| is_own(&head)) {
-        return Ok(());
+    match head_of(path) {
+        Ok(head) if is_own(&head) => return Ok(()),
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        // It may be one of these, at another time; a link, and what may not be read, is not.
+        Err(e) if meta.is_file() && e.kind() != ErrorKind::PermissionDenied => {
+            return Err(Error::io("read", e).at(path));
+        }
+        _ => {}
     }
     if !meta.is_file() && !meta.is_symlink() {
         let what = "a file of the store beside it belongs here: give this another name";
         return Err(Error::invalid(what).at(path));
+    }
+    if meta.is_file() {
+        // A store would not be found by its name any more.
+        refuse_open(path)?;
     }
     for number in 1..=NAMES {
         match rename(path, &with(path, format!(".{number}"))) {
