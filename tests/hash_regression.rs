@@ -389,6 +389,43 @@ fn compaction_comes_to_an_end_and_makes_no_file_longer() {
     }
 }
 
+/// Whoever compacts while others write much, a little at a time, comes to an end.
+#[test]
+fn compaction_ends_beside_who_writes() {
+    let store = Hash::in_memory().unwrap();
+    let write = || (0..200u32).for_each(|i| store.insert(&i.to_le_bytes(), &[1; 100]).unwrap());
+    for budget in [1, 4096, 1 << 20] {
+        (0..20).for_each(|_| write());
+        let mut calls = 1;
+        while store.compact(budget).unwrap() {
+            (0..20).for_each(|_| write());
+            calls += 1;
+            assert!(calls < 50, "{calls} calls of {budget} bytes");
+        }
+    }
+}
+
+/// What is fragmented, and has little garbage, is no longer after every other compaction.
+#[test]
+fn repeated_compactions_make_no_file_longer() {
+    for seed in 1..rounds(20) + 1 {
+        let mut rng = common::Rng::new(seed);
+        let store = Hash::in_memory().unwrap();
+        for _ in 0..1200 {
+            let len = rng.below(3000) as usize;
+            store.insert(&rng.below(300).to_le_bytes(), &vec![1; len]).unwrap();
+        }
+        let before = store.stats().unwrap().file_bytes;
+        for _ in 0..6 {
+            while store.compact(1 << 20).unwrap() {}
+            let stats = store.stats().unwrap();
+            // More where the last segment found no place but behind the end.
+            let bound = (before / 4 * 5).max(stats.live_bytes / 2 * 5 + (64 << 10));
+            assert!(stats.file_bytes <= bound, "seed {seed}: {before}, {stats:?}");
+        }
+    }
+}
+
 /// One that nobody went on with is not what the next is to do, if all of it has been passed.
 #[test]
 fn a_compaction_that_was_left_is_begun_anew() {
@@ -454,14 +491,20 @@ fn changes_do_not_count_down_when_the_machine_starts_anew() {
     let folder = tempfile::tempdir().unwrap();
     let [path, copy] = ["store", "copy"].map(|name| folder.path().join(name));
     let store = Hash::create(&path).unwrap();
-    store.insert(b"synced", b"").unwrap();
-    store.sync().unwrap();
-    (0..1000u32).for_each(|i| store.insert(&i.to_le_bytes(), b"").unwrap());
-    let seen = store.changes();
-    let mut data = std::fs::read(&path).unwrap();
-    data[BOOT_AT] ^= 1;
-    std::fs::write(&copy, data).unwrap();
-    let again = Hash::open(&copy).unwrap();
-    assert_eq!(again.len().unwrap(), 1001);
-    assert!(again.changes() > seen, "{} after {seen}", again.changes());
+    for is_synced in [false, true] {
+        store.insert(b"first", b"").unwrap();
+        if is_synced {
+            store.sync().unwrap();
+        }
+        (0..1000u32).for_each(|i| store.insert(&i.to_le_bytes(), b"").unwrap());
+        let seen = store.changes();
+        let mut data = std::fs::read(&path).unwrap();
+        data[BOOT_AT] ^= 1;
+        std::fs::write(&copy, data).unwrap();
+        let again = Hash::open(&copy).unwrap();
+        assert_eq!(again.len().unwrap(), 1001);
+        assert!(again.changes() > seen, "{} after {seen}", again.changes());
+        drop(again);
+        std::fs::remove_file(index_of(&copy)).unwrap();
+    }
 }

@@ -305,7 +305,8 @@ impl Core {
             store(at, 0);
         }
         self.forget_pins();
-        if let Some(durable) = self.checkpoint() {
+        let durable = self.checkpoint();
+        if let Some(durable) = &durable {
             store(session::CHECKPOINT, durable.number);
             store(session::SYNCED_OLDEST, durable.oldest);
             store(session::SYNCED_SEQUENCE, durable.sequence);
@@ -572,6 +573,7 @@ impl Core {
                 let file = staged.file().try_clone().map_err(|e| Error::io("open again", e))?;
                 let index = Index::create(file, INDEX_ROOM, self.header, hash_id, seed)?;
                 self.fill(&index, lock, from)?;
+                make_way(&path, is_index)?;
                 staged.publish()?;
                 index
             }
