@@ -11,8 +11,8 @@
 #![allow(unsafe_code)]
 
 use super::access::Rights;
-use super::aside::make_way;
-use super::lock::{Want, is_locked, lock_range};
+use super::aside::{head_of, make_way};
+use super::lock::{Want, lock_range};
 use super::opening::BUILDING;
 use super::process::is_alive;
 use crate::{Error, Result};
@@ -21,9 +21,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What all files of this library begin with.
+const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 
 /// How many temporary names this process has given.
 static NAMES: AtomicU64 = AtomicU64::new(0);
@@ -139,7 +142,7 @@ impl Named {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
         further.iter().try_for_each(|further| refuse_long(&target, further.end))?;
-        remove_left(&target);
+        remove_left(&target, further);
         let (lock, path) = named_beside(&target)?;
         Ok(Named { path, target, further, pid: std::process::id(), _lock: lock })
     }
@@ -386,11 +389,16 @@ fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
     let mut options = OpenOptions::new();
     let mode = if target.exists() { OWN } else { 0o666 };
     options.read(true).write(true).create_new(true).mode(mode);
-    let made = with_new_name(target, |path| options.open(path));
-    let made =
-        made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))?;
-    say_built(&made.0);
-    Ok(made)
+    loop {
+        let made = with_new_name(target, |path| options.open(path));
+        let made =
+            made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))?;
+        say_built(&made.0);
+        // Somebody in another container, where its number is nobody's, may have removed it before.
+        if made.0.metadata().is_ok_and(|meta| meta.nlink() > 0) {
+            return Ok(made);
+        }
+    }
 }
 
 /// Tells others that the file is being built: their numbers of processes may be other ones, as in a container.
@@ -399,29 +407,48 @@ fn say_built(file: &File) {
     let _ = lock_range(file, BUILDING, Want::Exclusive, false);
 }
 
-/// Removes what builders of `target` left who were killed, and nothing that anybody builds still.
-fn remove_left(target: &Path) {
+/// Removes what builders of `target` left who were killed, and nothing that anybody builds still, or that is of others.
+fn remove_left(target: &Path, further: Option<Further>) {
     let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let Some((of_store, pid, serial)) = parts(name.as_bytes(), target) else { continue };
-        let store = folder_of(target).join(OsStr::from_bytes(of_store));
-        if is_over(pid, serial) && !is_built(&store).unwrap_or(true) {
+        let numbers = parts(name.as_bytes(), target);
+        if numbers.is_some_and(|(pid, serial)| is_over(pid, serial)) {
             // What stays is in nobody's way.
-            let _ = std::fs::remove_file(entry.path());
+            let _ = remove_if_left(&entry.path(), further);
         }
     }
 }
 
-/// Of a name that [`temporary_name`] gives beside `target`, or that of a further file: the former, and the
-/// numbers of the process and of the file that are in it.
-fn parts<'n>(name: &'n [u8], target: &Path) -> Option<(&'n [u8], u32, u64)> {
+/// Removes a store that nobody builds any more, with its further file. Locked meanwhile: whoever has just made it finds that it
+/// has no name any more, and makes another.
+fn remove_if_left(path: &Path, further: Option<Further>) -> Result<()> {
+    let is_ours = |path: &Path, is_own: fn(&[u8]) -> bool| {
+        head_of(path).is_ok_and(|head| head.is_empty() || is_own(&head))
+    };
+    if !is_ours(path, |head| head.starts_with(&MAGIC)) {
+        return Ok(());
+    }
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    let file = options.open(path).map_err(|e| Error::io("open", e).at(path))?;
+    if !lock_range(&file, BUILDING, Want::Exclusive, false)? {
+        return Ok(());
+    }
+    if let Some(further) = further {
+        let beside = with(path, further.end);
+        if is_ours(&beside, further.is_own) {
+            let _ = std::fs::remove_file(beside);
+        }
+    }
+    std::fs::remove_file(path).map_err(|e| Error::io("remove", e).at(path))
+}
+
+/// Of a name that [`temporary_name`] gives beside `target`: the numbers of the process and of the file that are in it.
+fn parts(name: &[u8], target: &Path) -> Option<(u32, u64)> {
     let rest = name.strip_prefix(b".")?.strip_prefix(name_in(target))?.strip_prefix(b".")?;
-    let (numbers, end) = std::str::from_utf8(rest).ok()?.split_once(".tmp")?;
-    let (pid, serial) = numbers.split_once('.')?;
-    let of_store = name.get(..name.len() - end.len())?;
-    let is_fit = end.is_empty() || end.starts_with('-');
-    is_fit.then_some((of_store, pid.parse().ok()?, serial.parse().ok()?))
+    let (pid, serial) = std::str::from_utf8(rest).ok()?.strip_suffix(".tmp")?.split_once('.')?;
+    Some((pid.parse().ok()?, serial.parse().ok()?))
 }
 
 /// Whether no process builds a file under these numbers, as far as they tell: that of this one may have been
@@ -431,16 +458,6 @@ fn is_over(pid: u32, serial: u64) -> bool {
         return serial >= NAMES.load(Ordering::Relaxed);
     }
     !is_alive(pid, 0)
-}
-
-/// Whether somebody builds the file at `path`, or may: one that is no regular file is nobody's.
-fn is_built(path: &Path) -> Result<bool> {
-    match path.symlink_metadata() {
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-        Ok(meta) if meta.is_file() => {}
-        _ => return Ok(true),
-    }
-    is_locked(&super::file::open_regular(path)?.0, BUILDING)
 }
 
 /// The path by which an unnamed file is given a name.
@@ -512,6 +529,9 @@ mod tests {
         };
         let (own, later) = (std::process::id(), u64::from(u32::MAX));
         let left = [make(u32::MAX, 0), make(own, later)];
+        // Of that day at that time, and not ours.
+        let notes = folder.path().join(".store.20240101.120000.tmp");
+        std::fs::write(&notes, "mine").unwrap();
         let built = [make(u32::MAX, 1), make(own, later + 1)];
         built.iter().for_each(|(file, _)| say_built(file));
         // Those of a process that lives, and of this one.
@@ -521,21 +541,15 @@ mod tests {
         assert!(built.iter().all(|(_, path)| is_there(path)) && is_there(&other.1));
         drop(Named::create(&target, None).unwrap());
         assert!(mine.path().exists());
-        // An index that was left alone.
-        std::fs::write(with(&left[0].1, "-index"), "").unwrap();
-        drop(Named::create(&target, None).unwrap());
-        assert!(!with(&left[0].1, "-index").exists());
+        assert_eq!(std::fs::read(notes).unwrap(), b"mine");
     }
 
     #[test]
     fn only_names_of_the_same_target_are_taken_apart() {
-        let numbers = |name: &str| {
-            parts(name.as_bytes(), Path::new("a/store"))
-                .map(|(of_store, pid, serial)| (of_store.len(), pid, serial))
-        };
-        assert_eq!(numbers(".store.17.3.tmp"), Some((15, 17, 3)));
-        assert_eq!(numbers(".store.17.3.tmp-index"), Some((15, 17, 3)));
+        let numbers = |name: &str| parts(name.as_bytes(), Path::new("a/store"));
+        assert_eq!(numbers(".store.17.3.tmp"), Some((17, 3)));
         let others = [
+            ".store.17.3.tmp-index",
             "store.17.3.tmp",
             ".store.17.tmp",
             ".store.17.3",
