@@ -7,7 +7,7 @@
 
 use super::file::open_regular;
 use super::lock::{Want, is_locked, lock_range};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::path::Path;
 
@@ -51,13 +51,24 @@ pub(crate) fn if_alone(file: &File, last: impl FnOnce() -> Result<()>) -> Result
 /// An error if somebody, be it this process, has the store at `path` open who may write to it: a file that takes its place
 /// would lose what he writes from now on. What is no store, or is not there, nobody has open.
 pub(crate) fn refuse_open(path: &Path) -> Result<()> {
-    let Ok((file, _)) = open_regular(path) else { return Ok(()) };
-    if !is_locked(&file, OPEN).map_err(|e| e.at(path))? {
+    let file = match open_regular(path) {
+        Ok((file, _)) => file,
+        // Whoever cannot look does not know.
+        Err(e) if is_shortage(&e) => return Err(e.at(path)),
+        Err(_) => return Ok(()),
+    };
+    // Where there are no locks nobody can have one open.
+    if !is_locked(&file, OPEN).unwrap_or(false) {
         return Ok(());
     }
     let what = "somebody has this store open to write, and what he writes would be lost with it: replace it when nobody \
                 has, or name another file";
     Err(Error::invalid(what).at(path))
+}
+
+fn is_shortage(error: &Error) -> bool {
+    let ErrorKind::Io { source, .. } = error.kind() else { return false };
+    matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 #[cfg(test)]
