@@ -45,7 +45,7 @@ const STEPS_ON_DISK: u64 = 256 << 10;
 pub(crate) struct SharedMap {
     base: NonNull<u8>,
     reserved: usize,
-    _room: Room,
+    room: ManuallyDrop<Room>,
     /// Bytes of the file as far as this process knows, at most `reserved`; and how often it was cut as far
     /// as [`SharedMap::settle_len`] knows: who asks for the length without a lock, and is overtaken by a cut,
     /// then finds another word here and asks again, rather than take the old length for the new one.
@@ -131,7 +131,7 @@ impl SharedMap {
         let map = SharedMap {
             base,
             reserved: reserved as usize,
-            _room: Room::taken(reserved),
+            room: ManuallyDrop::new(Room::taken(reserved)),
             is_in_memory,
             len: AtomicU64::new(len.min(reserved) & LEN_MASK),
             file: ManuallyDrop::new(file),
@@ -489,6 +489,7 @@ impl Drop for SharedMap {
         unsafe {
             libc::munmap(self.base.as_ptr().cast(), self.reserved);
             ManuallyDrop::drop(&mut self.file);
+            ManuallyDrop::drop(&mut self.room);
         }
     }
 }
