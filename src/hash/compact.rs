@@ -1,9 +1,10 @@
 //! Compaction that was asked for: round the log, piece by piece, and once or twice more where that left the file long.
 //!
 //! What lives is appended again, behind the log's end. If nearly nothing was garbage the file is twice as long then, with
-//! its first half free; so the log goes on there, and what lives goes round a second time. It ends soon after that, whatever
-//! others do meanwhile: where readers, or what waits for the disk, keep the file long, more would be of no use either. Where the room before the log is not enough for all that lives the file stays as it is, at most twice as long as
-//! that: to fill the room and put the rest behind the end is what the next compaction would undo.
+//! its first half free; so the log goes on there, and what lives goes round a second time. It ends soon after that,
+//! whatever others do meanwhile: where readers, or what waits for the disk, keep the file long, more would be of no use
+//! either. Where the room before the log is not enough for all that lives the file stays as it is, at most some two and a
+//! half times as long as that: to fill the room and put the rest behind the end is what the next compaction would undo.
 
 use super::clean::WORTH_CLEANING;
 use super::format::{LOG_AT, words};

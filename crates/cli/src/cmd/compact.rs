@@ -12,12 +12,13 @@ use std::path::PathBuf;
 /// Bytes looked at while others wait to write.
 const STEP_BYTES: u64 = 4 << 20;
 
-/// Make a hash or btree store as small as it can be.
+/// Make a hash or btree store small again.
 ///
 /// The writers of a hash store clean up as they go, and those of a btree store use the space of what was
 /// replaced and deleted again, so that this is never necessary; it is worth while after much was
 /// deleted. Others may read and write meanwhile: they wait for a few megabytes at a time. As long as
-/// somebody reads an older state of a btree store, its file gets no shorter.
+/// somebody reads an older state of a btree store, its file gets no shorter. Of a hash store, garbage of no
+/// more than an eighth of what lives in it is left where it is.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
