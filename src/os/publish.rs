@@ -21,7 +21,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -395,7 +395,7 @@ fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
             made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))?;
         say_built(&made.0);
         // Somebody in another container, where its number is nobody's, may have removed it before.
-        if made.0.metadata().is_ok_and(|meta| meta.nlink() > 0) {
+        if made.1.symlink_metadata().is_ok() {
             return Ok(made);
         }
     }
