@@ -193,10 +193,12 @@ pub fn recover(
         removed: core.last_removals(&held, &segments, oldest)?,
     };
     let bytes_of = |segment: &Found| segment.end().saturating_sub(segment.first());
-    let (mut done, total) = (0, segments.iter().map(bytes_of).sum());
+    // Damage may make each as long as it likes.
+    let total = segments.iter().map(bytes_of).fold(0, u64::saturating_add);
+    let mut done = 0u64;
     for segment in segments {
         core.salvage(&held, segment, &gone, &store, &mut recovered)?;
-        done += bytes_of(&segment);
+        done = done.saturating_add(bytes_of(&segment));
         progress(done, total);
     }
     store.sync()?;
