@@ -21,7 +21,6 @@ const MOST_ROUNDS: u32 = 2;
 pub(crate) struct Goal {
     /// The last segment that it will empty.
     last: u64,
-    is_new: bool,
     /// Begun anew, as others had passed all that was to be done when somebody went on with it.
     is_again: bool,
     /// How often it has gone round.
@@ -31,23 +30,13 @@ pub(crate) struct Goal {
 impl Writer<'_> {
     /// Goes on with a compaction, for about `budget` bytes, or begins one; what is left to do.
     pub(crate) fn compact(&self, budget: u64, goal: Option<Goal>) -> Result<Option<Goal>> {
-        let begin = |is_again| {
-            let last = self.index.load(words::SEQUENCE);
-            Goal { last, is_new: true, is_again, rounds: 0 }
-        };
         let goal = match goal {
-            None => begin(false),
+            Some(goal) if goal.is_again || self.oldest()? <= goal.last => goal,
             // Nobody may have gone on with it for long. But not for ever, where others write much.
-            Some(goal) if self.oldest()? > goal.last && !goal.is_again => begin(true),
-            Some(goal) => goal,
-        };
-        let goal = match goal {
-            Goal { is_new: true, .. } if self.is_compact() => return Ok(None),
-            // The segment in which the log ends is emptied, too, lest it keeps the file long.
-            Goal { is_new: true, .. } if self.is_long() && self.has_room()? => {
-                Goal { last: self.begin_segment()?, is_new: false, ..goal }
-            }
-            _ => Goal { is_new: false, ..goal },
+            left => match self.begin_compaction(left.is_some())? {
+                Some(goal) => goal,
+                None => return Ok(None),
+            },
         };
         let done = self.clean(budget, goal.last)?;
         let is_at_end = self.index.load(words::OLDEST_UNIT) == self.index.load(words::TAIL_UNIT);
@@ -59,6 +48,20 @@ impl Writer<'_> {
             return Ok(None);
         }
         Ok(Some(Goal { last: self.begin_segment()?, rounds: goal.rounds + 1, ..goal }))
+    }
+
+    /// What a compaction is to do that begins now; `None` if there is nothing.
+    fn begin_compaction(&self, is_again: bool) -> Result<Option<Goal>> {
+        if self.is_compact() {
+            return Ok(None);
+        }
+        let last = if self.is_long() && self.has_room()? {
+            // The segment in which the log ends is emptied, too, lest it keeps the file long.
+            self.begin_segment()?
+        } else {
+            self.index.load(words::SEQUENCE)
+        };
+        Ok(Some(Goal { last, is_again, rounds: 0 }))
     }
 
     /// Whether there is room for nearly all of the log before its end: else most of it would be put behind what there is.
