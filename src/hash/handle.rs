@@ -282,13 +282,7 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn remove(&self, key: &[u8]) -> Result<bool> {
-        let remove = |writer: &Writer<'_>| {
-            let was_there = writer.delete(key)?;
-            if was_there {
-                writer.shrink_index();
-            }
-            Ok(was_there)
-        };
+        let remove = |writer: &Writer<'_>| writer.take_out(key);
         let done = |was_there: &bool| Done::found(was_there.then_some(key.len()));
         self.counted(Operation::Remove, Some(key), || self.write(remove), done)
     }
@@ -308,10 +302,7 @@ impl Hash {
             let new = f(writer.get(key)?);
             match &new {
                 Some(value) => writer.put(key, value).map(drop)?,
-                None => {
-                    writer.delete(key)?;
-                    writer.shrink_index();
-                }
+                None => writer.take_out(key).map(drop)?,
             }
             Ok((new.is_some(), Some(key.len() + new.map_or(0, |value| value.len()))))
         })
@@ -342,10 +333,7 @@ impl Hash {
             }
             match new {
                 Some(value) => writer.put(key, value).map(drop)?,
-                None => {
-                    writer.delete(key)?;
-                    writer.shrink_index();
-                }
+                None => writer.take_out(key).map(drop)?,
             }
             Ok((true, Some(key.len() + new.map_or(0, <[u8]>::len))))
         })
@@ -542,6 +530,15 @@ impl<'c> Writer<'c> {
             self.core.used(at);
             value
         }))
+    }
+
+    /// Takes a key out, as this writer's last change; whether it was there.
+    fn take_out(&self, key: &[u8]) -> Result<bool> {
+        let was_there = self.delete(key)?;
+        if was_there {
+            self.shrink_index();
+        }
+        Ok(was_there)
     }
 
     /// Makes a large index anew of which most is empty, after keys were taken out. It is not this writer's then any more.
