@@ -4,6 +4,7 @@
 
 use super::tag::Tagged;
 use crate::bytes::{array, le32, le64};
+pub(crate) use crate::os::publish::MAGIC;
 use crate::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -12,7 +13,6 @@ pub(crate) const PAGE: usize = 4096;
 /// The same where addresses are counted.
 pub(crate) const PAGE_BYTES: u64 = PAGE as u64;
 
-pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 /// Engine number of tree files.
 pub(crate) const ENGINE: u32 = 3;
 pub(crate) const VERSION: u32 = 1;

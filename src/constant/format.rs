@@ -9,11 +9,10 @@ use super::directory::{GROUP_BUCKETS, GROUP_BYTES};
 use super::rows::{MOST_RECORDS, ROW_BYTES, Rows};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
+pub(crate) use crate::os::publish::MAGIC;
 use crate::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The first eight bytes of every file of this library.
-pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 /// The engine's number in the header.
 const ENGINE: u32 = 1;
 /// The version of the format that this program writes and reads.

@@ -6,12 +6,11 @@
 
 use crate::bytes::{le32, le64};
 use crate::os::publish::Further;
+pub(crate) use crate::os::publish::MAGIC;
 use crate::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// The first eight bytes of every file of this library.
-pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 /// The engine's number in a header: the data file, and its index.
 pub(crate) const ENGINE: u32 = 2;
 const INDEX_ENGINE: u32 = 0x102;

@@ -25,8 +25,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What all files of this library begin with.
-const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
+/// The first eight bytes of every file of this library.
+pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 
 /// How many temporary names this process has given.
 static NAMES: AtomicU64 = AtomicU64::new(0);
