@@ -28,7 +28,7 @@ use crate::{Error, Result};
 /// ```
 #[derive(Debug)]
 pub struct CursorMut<'t, 'c> {
-    table: TableMut<'t, 'c>,
+    pub(super) table: TableMut<'t, 'c>,
     walk: Walk<'t, Source<'c>>,
     /// A record was removed, and the walk is at the one behind.
     is_between: bool,
@@ -130,6 +130,35 @@ impl<'t, 'c> CursorMut<'t, 'c> {
         counted::stepped(&mut self.steps, observe::Way::Back, step, self.walk.key())
     }
 
+    /// The key of the record that was here, where one was removed.
+    pub(super) fn removed(&self) -> Option<&[u8]> {
+        self.is_between.then_some(&self.changed[..])
+    }
+
+    /// Makes a step if it leads to a record whose key is such a one; whether it did.
+    pub(super) fn step_if(
+        &mut self,
+        way: observe::Way,
+        is_such: impl FnOnce(&[u8]) -> bool,
+    ) -> Result<bool> {
+        let was_between = self.is_between;
+        match way {
+            observe::Way::Forward => self.next()?,
+            observe::Way::Back => self.previous()?,
+        };
+        if self.walk.key().is_some_and(is_such) {
+            return Ok(true);
+        }
+        // Back to where it was, which is at the record behind where one was removed.
+        match way {
+            observe::Way::Forward if was_between => false,
+            observe::Way::Forward => self.previous()?,
+            observe::Way::Back => self.next()?,
+        };
+        self.is_between = was_between;
+        Ok(false)
+    }
+
     /// Goes elsewhere; whether there is a record.
     fn go(
         &mut self,
@@ -160,6 +189,11 @@ impl<'t, 'c> CursorMut<'t, 'c> {
         let key = self.here()?;
         self.end_steps();
         self.table.insert(&key, value)?;
+        self.came_to(key)
+    }
+
+    /// Goes to the record that was put under this key.
+    pub(super) fn came_to(&mut self, key: Vec<u8>) -> Result<()> {
         self.walk_to(&key)?;
         let is_here = self.walk.key() == Some(&key[..]);
         self.changed = key;
@@ -184,7 +218,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
 
     /// The key here, to be changed. As after a change it is looked for anew, whoever goes from one to
     /// the next might come to no end where keys are not in order: so they must be.
-    fn here(&mut self) -> Result<Vec<u8>> {
+    pub(super) fn here(&mut self) -> Result<Vec<u8>> {
         let Some(key) = self.key() else {
             return Err(Error::invalid("the cursor is at no record"));
         };

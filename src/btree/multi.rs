@@ -2,10 +2,11 @@
 
 use super::counted;
 use super::kind::Kind;
+use super::multi_cursor::MultiCursor;
 use super::pairs::{Bounds, Pairs};
 use super::range::{Range, behind};
-use super::table::{Cursor, Pair, Table};
-use crate::observe::{Recorder, Steps, Walk, Way, counted};
+use super::table::{Pair, Table};
+use crate::observe::{Recorder, Walk, counted};
 use crate::stats::{Done, Operation};
 use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
@@ -238,7 +239,7 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn first(&self) -> Result<Option<MultiPair<'t>>> {
-        counted::seek_pair(self.recorder, None, || self.uncounted().iter().next().transpose())
+        self.seek_pair(None, MultiCursor::first)
     }
 
     /// The last value of the highest key.
@@ -246,14 +247,67 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// As [`MultiTable::get`].
     pub fn last(&self) -> Result<Option<MultiPair<'t>>> {
-        counted::seek_pair(self.recorder, None, || self.uncounted().iter().next_back().transpose())
+        self.seek_pair(None, MultiCursor::last)
+    }
+
+    /// The first value of the first key that is not below `key`.
+    ///
+    /// # Errors
+    /// As [`MultiTable::get`]; or this is no key of the table's type. So for the other three.
+    pub fn at_or_after(&self, key: &[u8]) -> Result<Option<MultiPair<'t>>> {
+        self.seek_pair(Some(key), |cursor| cursor.seek(key))
+    }
+
+    /// The first value of the first key that is above `key`.
+    ///
+    /// # Errors
+    /// As [`MultiTable::at_or_after`].
+    pub fn after(&self, key: &[u8]) -> Result<Option<MultiPair<'t>>> {
+        self.seek_pair(
+            Some(key),
+            |cursor| {
+                if cursor.find(key)? { cursor.next_key() } else { Ok(false) }
+            },
+        )
+    }
+
+    /// The last value of the last key that is below `key`.
+    ///
+    /// # Errors
+    /// As [`MultiTable::at_or_after`].
+    pub fn before(&self, key: &[u8]) -> Result<Option<MultiPair<'t>>> {
+        self.seek_pair(Some(key), |cursor| {
+            cursor.seek(key)?;
+            cursor.previous()
+        })
+    }
+
+    /// The last value of the last key that is not above `key`.
+    ///
+    /// # Errors
+    /// As [`MultiTable::at_or_after`].
+    pub fn at_or_before(&self, key: &[u8]) -> Result<Option<MultiPair<'t>>> {
+        self.seek_pair(Some(key), |cursor| {
+            if cursor.find(key)? { cursor.last_value() } else { cursor.previous() }
+        })
+    }
+
+    /// The key and the value that a new cursor comes to.
+    fn seek_pair(
+        &self,
+        key: Option<&[u8]>,
+        go: impl FnOnce(&mut MultiCursor<'t>) -> Result<bool>,
+    ) -> Result<Option<MultiPair<'t>>> {
+        counted::seek_pair(self.recorder, key, || {
+            let mut cursor = self.uncounted().cursor();
+            go(&mut cursor)?;
+            cursor.record()
+        })
     }
 
     /// A cursor before the first value of the lowest key.
     pub fn cursor(&self) -> MultiCursor<'t> {
-        let (raw, pairs, recorder) = (self.raw.cursor(), self.pairs, self.recorder);
-        let steps = recorder.and_then(Recorder::steps);
-        MultiCursor { raw, pairs, key: Vec::new(), rest: 0, recorder, steps }
+        MultiCursor::new(self.raw.cursor(), self.pairs, self.recorder)
     }
 }
 
@@ -269,7 +323,7 @@ pub(crate) fn as_bounds<'b>(
 }
 
 /// The value of a pair, of which `rest` is what comes behind the key.
-fn value_of<'t>(pairs: Pairs, rest: &[u8], value: &'t [u8]) -> Result<Bytes<'t>> {
+pub(super) fn value_of<'t>(pairs: Pairs, rest: &[u8], value: &'t [u8]) -> Result<Bytes<'t>> {
     Ok(if pairs.is_sorted() { Cow::Owned(rest.to_vec()) } else { Cow::Borrowed(value) })
 }
 
@@ -333,256 +387,5 @@ impl<'t> Iterator for Values<'t> {
 impl DoubleEndedIterator for Values<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         Some(self.0.next_back()?.map(|(_, value)| value))
-    }
-}
-
-/// A place in a table whose keys may have several values: at one of them, before the first, or behind
-/// the last.
-#[derive(Debug)]
-pub struct MultiCursor<'t> {
-    raw: Cursor<'t>,
-    pairs: Pairs,
-    /// The key here, and where behind it in the pair the value or the label begins.
-    key: Vec<u8>,
-    rest: usize,
-    recorder: Option<&'t Recorder>,
-    /// What records its steps, if that is asked for.
-    steps: Option<Box<Steps>>,
-}
-
-impl<'t> MultiCursor<'t> {
-    /// The key here; `None` before the first value and behind the last.
-    pub fn key(&self) -> Option<&[u8]> {
-        self.raw.key().map(|_| &self.key[..])
-    }
-
-    /// The value here.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`]; so for all methods.
-    pub fn value(&self) -> Result<Option<Bytes<'t>>> {
-        let Some(pair) = self.raw.key() else { return Ok(None) };
-        let value = self.raw.value()?.unwrap_or_default();
-        value_of(self.pairs, pair.get(self.rest..).unwrap_or_default(), value).map(Some)
-    }
-
-    /// Reads the key here.
-    fn arrive(&mut self) -> Result<bool> {
-        let Some(pair) = self.raw.key() else { return Ok(false) };
-        let rest = self.pairs.split(pair, &mut self.key);
-        let rest = rest.ok_or_else(|| self.raw.table().named(no_pair()))?;
-        self.rest = pair.len() - rest.len();
-        Ok(true)
-    }
-
-    /// What the pairs of the key here begin with.
-    fn begin(&self) -> Option<Vec<u8>> {
-        self.raw.key().and_then(|pair| pair.get(..self.rest)).map(<[u8]>::to_vec)
-    }
-
-    /// Goes elsewhere; whether there is a value.
-    fn go(
-        &mut self,
-        key: Option<&[u8]>,
-        go: impl FnOnce(&mut Self) -> Result<bool>,
-    ) -> Result<bool> {
-        self.steps.iter_mut().for_each(|steps| steps.end());
-        counted::seek(self.recorder, key, || go(self))
-    }
-
-    /// Reads the key that a step has come to.
-    #[inline(always)]
-    fn step(&mut self, way: Way) -> Result<bool> {
-        let step = self.arrive();
-        counted::stepped(&mut self.steps, way, step, Some(&self.key))
-    }
-
-    /// Goes to the first value of the lowest key; whether there is one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn first(&mut self) -> Result<bool> {
-        self.go(None, |cursor| {
-            cursor.raw.first()?;
-            cursor.arrive()
-        })
-    }
-
-    /// Goes to the last value of the highest key; whether there is one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn last(&mut self) -> Result<bool> {
-        self.go(None, |cursor| {
-            cursor.raw.last()?;
-            cursor.arrive()
-        })
-    }
-
-    /// Goes to the first value of the first key that is not below `key`; if there is none, behind the
-    /// last. Whether there is one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`]; or this is no key of the table's type.
-    pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.go(Some(key), |cursor| cursor.go_to(key))
-    }
-
-    fn go_to(&mut self, key: &[u8]) -> Result<bool> {
-        self.pairs.check_key(key)?;
-        self.raw.seek(&self.pairs.begin(key).unwrap_or_default())?;
-        self.arrive()
-    }
-
-    /// The same; whether its key is `key`.
-    ///
-    /// # Errors
-    /// As [`MultiCursor::seek`].
-    pub fn find(&mut self, key: &[u8]) -> Result<bool> {
-        self.go(Some(key), |cursor| Ok(cursor.go_to(key)? && cursor.key == key))
-    }
-
-    /// Where values are sorted: goes to the first value of `key` that is not below `value`; if there
-    /// is none, to what comes behind. Whether there is one of this key.
-    ///
-    /// # Errors
-    /// As [`MultiCursor::seek`]; or values are not sorted.
-    pub fn seek_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.go(Some(key), |cursor| cursor.go_to_value(key, value))
-    }
-
-    fn go_to_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.pairs.check_key(key)?;
-        if !self.pairs.is_sorted() {
-            return Err(Error::invalid("the values of this table are not sorted"));
-        }
-        let mut pair = self.pairs.begin(key).unwrap_or_default();
-        pair.extend_from_slice(value);
-        self.raw.seek(&pair)?;
-        Ok(self.arrive()? && self.key == key)
-    }
-
-    /// Goes to the next value, of this key or of the next; whether there is one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    #[allow(clippy::should_implement_trait)]
-    pub fn next(&mut self) -> Result<bool> {
-        self.raw.next()?;
-        self.step(Way::Forward)
-    }
-
-    /// Goes to the value before, of this key or of the one before; whether there is one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn previous(&mut self) -> Result<bool> {
-        self.raw.previous()?;
-        self.step(Way::Back)
-    }
-
-    /// Goes to the first value of the next key; whether there is one. From before the first, to the
-    /// first.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn next_key(&mut self) -> Result<bool> {
-        let Some(begin) = self.begin() else { return self.next() };
-        match behind(&begin) {
-            Some(behind) => self.raw.seek(&behind)?,
-            None => self.raw.last()? && self.raw.next()?,
-        };
-        self.step(Way::Forward)
-    }
-
-    /// Goes to the last value of the key before; whether there is one. From behind the last, to the
-    /// last.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn previous_key(&mut self) -> Result<bool> {
-        if let Some(begin) = self.begin() {
-            self.raw.seek(&begin)?;
-        }
-        self.previous()
-    }
-
-    /// Goes to the next value of this key; if there is none it stays where it is. Whether there is one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn next_value(&mut self) -> Result<bool> {
-        self.step_within(Way::Forward, Cursor::next, Cursor::previous)
-    }
-
-    /// Goes to the value of this key before; if there is none it stays where it is. Whether there is
-    /// one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn previous_value(&mut self) -> Result<bool> {
-        self.step_within(Way::Back, Cursor::previous, Cursor::next)
-    }
-
-    fn step_within(
-        &mut self,
-        way: Way,
-        step: fn(&mut Cursor<'t>) -> Result<bool>,
-        back: fn(&mut Cursor<'t>) -> Result<bool>,
-    ) -> Result<bool> {
-        let Some(begin) = self.begin() else { return Ok(false) };
-        step(&mut self.raw)?;
-        if self.raw.key().is_some_and(|pair| pair.starts_with(&begin)) {
-            return self.step(way);
-        }
-        back(&mut self.raw)?;
-        Ok(false)
-    }
-
-    /// Goes to the first value of this key; whether the cursor is at one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn first_value(&mut self) -> Result<bool> {
-        let Some(begin) = self.begin() else { return Ok(false) };
-        self.raw.seek(&begin)?;
-        self.step(Way::Back)
-    }
-
-    /// Goes to the last value of this key; whether the cursor is at one.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn last_value(&mut self) -> Result<bool> {
-        let Some(begin) = self.begin() else { return Ok(false) };
-        self.raw.last_with(&begin)?;
-        self.step(Way::Forward)
-    }
-
-    /// How many values this key has; 0 if the cursor is at none.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn count(&self) -> Result<u64> {
-        let Some(begin) = self.begin() else { return Ok(0) };
-        let end = behind(&begin);
-        let end = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        self.count_within((Bound::Included(&begin), end))
-    }
-
-    /// How many values of this key are before this one; `None` if the cursor is at none.
-    ///
-    /// # Errors
-    /// As [`MultiTable::get`].
-    pub fn position(&self) -> Result<Option<u64>> {
-        let (Some(begin), Some(pair)) = (self.begin(), self.raw.key()) else { return Ok(None) };
-        self.count_within((Bound::Included(&begin), Bound::Excluded(pair))).map(Some)
-    }
-
-    /// How many pairs of this key are within these bounds.
-    fn count_within(&self, pairs: (Bound<&[u8]>, Bound<&[u8]>)) -> Result<u64> {
-        counted::count(self.recorder, &Bound::Included(&self.key), || {
-            self.raw.table().count_range(pairs)
-        })
     }
 }

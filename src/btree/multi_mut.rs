@@ -6,6 +6,8 @@ use super::edit::{Old, check_sizes};
 use super::format::MAX_KEY;
 use super::kind::Kind;
 use super::multi::{MultiTable, as_bounds, no_pair};
+use super::multi_cursor::MultiCursor;
+use super::multi_cursor_mut::MultiCursorMut;
 use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
 use super::table::Cursor;
 use super::table_mut::TableMut;
@@ -38,7 +40,7 @@ pub enum Position {
 }
 
 /// The labels beside a place; `None` where there is none.
-type Gap = (Option<u64>, Option<u64>);
+pub(super) type Gap = (Option<u64>, Option<u64>);
 
 impl<'t, 'c> MultiTableMut<'t, 'c> {
     pub(crate) fn new(mut raw: TableMut<'t, 'c>, kind: Kind) -> MultiTableMut<'t, 'c> {
@@ -98,6 +100,21 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         })
     }
 
+    /// Gives a key a value if it has none; whether it did.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn insert_if_absent(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let put = |table: &mut Self| {
+            check_sizes(key, value)?;
+            if table.uncounted().contains_key(key)? {
+                return Ok(false);
+            }
+            MultiTableMut::new(table.raw.borrowed(), table.kind).insert(key, value)
+        };
+        self.change(Operation::Update, Some(key), put, |is_new| Change::put_if(*is_new, key, value))
+    }
+
     /// Where values are not sorted: puts one at this place among those of its key. `false` if there is
     /// no such place, as the key has too few.
     ///
@@ -112,26 +129,31 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
 
     fn put_at(&mut self, key: &[u8], position: Position, value: &[u8]) -> Result<bool> {
         if self.pairs.is_sorted() {
-            return Err(Error::invalid(
-                "the values of this table are sorted: their place is not to be chosen",
-            ));
+            return Err(has_no_places());
         }
         check_sizes(key, value)?;
         self.pairs.check_key(key)?;
         let begin = self.pairs.begin(key).unwrap_or_default();
         let Some(gap) = self.gap(&begin, position)? else { return Ok(false) };
+        self.put_between(&begin, gap, value)?;
+        Ok(true)
+    }
+
+    /// Puts a value between those with these labels, of a key whose pairs begin so; its pair.
+    pub(super) fn put_between(&mut self, begin: &[u8], gap: Gap, value: &[u8]) -> Result<Vec<u8>> {
         if let Some(label) = between(gap) {
-            self.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)?;
-            return Ok(true);
+            let pair = pair_of(begin, label);
+            self.raw.put_stored(&pair, value, Old::Replace)?;
+            return Ok(pair);
         }
         let pairs = self.pairs;
         self.raw.whole(|raw| {
             let raw = raw.borrowed();
             let mut table = MultiTableMut { raw, kind: self.kind, pairs, recorder: None };
-            let label = table.make_room(&begin, gap)?;
-            table.raw.put_stored(&pair_of(&begin, label), value, Old::Replace)
-        })?;
-        Ok(true)
+            let pair = pair_of(begin, table.make_room(begin, gap)?);
+            table.raw.put_stored(&pair, value, Old::Replace)?;
+            Ok(pair)
+        })
     }
 
     /// The labels beside a place among the pairs that begin so; `None` if there is no such place.
@@ -247,16 +269,23 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     fn put_nth(&mut self, key: &[u8], n: u64, value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
         let Some(pair) = self.nth_pair(key, n)? else { return Ok(false) };
-        if self.pairs.is_sorted() {
-            let new = sorted_pair(self.pairs, key, value)?;
-            self.raw.whole(|raw| {
-                raw.remove(&pair)?;
-                raw.put_stored(&new, &[], Old::Keep)
-            })?;
-        } else {
-            self.raw.put_stored(&pair, value, Old::Replace)?;
-        }
+        self.put_for(key, pair, value)?;
         Ok(true)
+    }
+
+    /// Puts another value in the place of that of a pair of `key`; the pair that it has now.
+    pub(super) fn put_for(&mut self, key: &[u8], pair: Vec<u8>, value: &[u8]) -> Result<Vec<u8>> {
+        check_sizes(key, value)?;
+        if !self.pairs.is_sorted() {
+            self.raw.put_stored(&pair, value, Old::Replace)?;
+            return Ok(pair);
+        }
+        let new = sorted_pair(self.pairs, key, value)?;
+        self.raw.whole(|raw| {
+            raw.remove(&pair)?;
+            raw.put_stored(&new, &[], Old::Keep)
+        })?;
+        Ok(new)
     }
 
     /// The pair of the value that has so many before it.
@@ -337,12 +366,52 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         Ok(removed)
     }
 
+    /// Takes the first value of the lowest key out; with its key, what it was.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn pop_first(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.pop(|cursor| cursor.first())
+    }
+
+    /// Takes the last value of the highest key out; with its key, what it was.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn pop_last(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        self.pop(|cursor| cursor.last())
+    }
+
+    fn pop(
+        &mut self,
+        go: impl for<'a> FnOnce(&mut MultiCursor<'a>) -> Result<bool>,
+    ) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+        let pop = |table: &mut Self| {
+            let mut cursor = table.uncounted().cursor();
+            go(&mut cursor)?;
+            let Some((key, value)) = cursor.record()? else { return Ok(None) };
+            let (record, pair) = ((key, value.into_owned()), cursor.raw.key().map(<[u8]>::to_vec));
+            table.raw.remove_read(&pair.unwrap_or_default())?;
+            Ok(Some(record))
+        };
+        let done = |pair: &Option<(Vec<u8>, Vec<u8>)>| match pair {
+            Some((key, _)) => Change::removed(true, key.len()),
+            None => Change::removed(false, 0),
+        };
+        self.change(Operation::Remove, None, pop, done)
+    }
+
     /// Takes everything out.
     ///
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn clear(&mut self) -> Result<()> {
         self.raw.clear()
+    }
+
+    /// A cursor before the first value of the lowest key, that can change what it is at.
+    pub fn cursor(self) -> MultiCursorMut<'t, 'c> {
+        MultiCursor::new(self.raw.cursor(), self.pairs, self.recorder)
     }
 
     /// Fills an empty table with keys and values that come in their order; a key comes again for each
@@ -395,6 +464,11 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
 }
 
 #[cold]
+pub(super) fn has_no_places() -> Error {
+    Error::invalid("the values of this table are sorted: their place is not to be chosen")
+}
+
+#[cold]
 fn too_many() -> Error {
     Error::invalid("a key with as many values as there can be")
 }
@@ -406,7 +480,7 @@ struct Side {
 }
 
 /// The label where a cursor is, if that is one of the pairs that begin so.
-fn label_here(cursor: &Cursor<'_>, begin: &[u8]) -> Result<Option<u64>> {
+pub(super) fn label_here(cursor: &Cursor<'_>, begin: &[u8]) -> Result<Option<u64>> {
     match cursor.key().filter(|pair| pair.starts_with(begin)) {
         Some(pair) if pair.len() == begin.len() + 8 => Ok(label_of(pair)),
         Some(_) => Err(no_pair()),

@@ -34,6 +34,10 @@ impl Pairs {
         Pairs { kind }
     }
 
+    pub(crate) fn kind(self) -> Kind {
+        self.kind
+    }
+
     pub(crate) fn is_sorted(self) -> bool {
         self.kind.duplicates == Duplicates::Sorted
     }

@@ -262,7 +262,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     }
 
     /// Takes a key out that a walk came by.
-    fn remove_read(&mut self, key: &[u8]) -> Result<()> {
+    pub(super) fn remove_read(&mut self, key: &[u8]) -> Result<()> {
         if self.take_out(key)? {
             return Ok(());
         }
