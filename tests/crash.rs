@@ -9,9 +9,9 @@ mod common;
 use common::mount::Mount;
 use common::{Rng, child, is_child, rounds, seed};
 use credenza::constant::{BuildOptions, Builder, Constant};
-use credenza::{Result, Scan};
+use credenza::{Get, Result, Scan};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -228,6 +228,56 @@ fn a_full_disk_is_an_error_and_the_old_file_stays() {
         assert_eq!(generation_of(&path, 1000), 4);
         assert_eq!(names(mount.path()), ["store"]);
         build(&path, 6, 1000).unwrap();
+    }
+}
+
+/// A copy with holes in a file system in memory that is full: whoever looked at a hole through a map was ended (SIGBUS).
+#[test]
+fn a_file_with_holes_is_read_where_there_is_no_room_for_them() {
+    const SIZE: usize = 256 << 10;
+    let Some(mount) = Mount::of_size("1m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let records = || [(&b"first"[..], &b"one"[..]), (b"zeros", &[0; SIZE]), (b"last", b"three")];
+    let [constant, cdb, mcdb] = ["constant", "cdb", "mcdb"].map(|name| folder.path().join(name));
+    let mut builder = BuildOptions::new().create(&constant).unwrap();
+    records().iter().for_each(|(key, value)| builder.add(key, value).unwrap());
+    builder.finish().unwrap();
+    let mut builder = credenza::foreign::CdbWriter::create(&cdb).unwrap();
+    records().iter().for_each(|(key, value)| builder.add(key, value).unwrap());
+    builder.finish().unwrap();
+    let mut builder = credenza::foreign::McdbWriter::create(&mcdb).unwrap();
+    records().iter().for_each(|(key, value)| builder.add(key, value).unwrap());
+    builder.finish().unwrap();
+    for path in [&constant, &cdb, &mcdb] {
+        let bytes = fs::read(path).unwrap();
+        let copy = mount.path().join(path.file_name().unwrap());
+        let sparse = fs::File::create(&copy).unwrap();
+        for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+            if page.iter().any(|byte| *byte != 0) {
+                sparse.write_all_at(page, at).unwrap();
+            }
+        }
+        sparse.set_len(bytes.len() as u64).unwrap();
+        assert!(sparse.metadata().unwrap().blocks() * 512 < bytes.len() as u64);
+    }
+    fs::write(mount.path().join("rest"), vec![1; 1 << 20]).unwrap_err();
+    for path in [constant, cdb, mcdb] {
+        let copy = mount.path().join(path.file_name().unwrap());
+        let store = credenza::open(&copy).unwrap();
+        for (key, value) in records() {
+            assert!(store.get(key).unwrap().as_deref() == Some(value), "{}", copy.display());
+        }
+        let mut read = 0;
+        store
+            .scan(|_, value| {
+                read += value.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(read, SIZE + 8);
     }
 }
 

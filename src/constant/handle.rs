@@ -143,7 +143,7 @@ impl Snapshot {
         let head = first.get_mut(..len.min(HEADER_BYTES as u64) as usize).unwrap_or_default();
         read_exact_at(&file, head, 0)?;
         let layout = Layout::decode(head, len)?;
-        let (map, file) = match options.access {
+        let (map, file) = match options.access.to(&file)? {
             Access::Map => (Map::of_file(&file, len)?, None),
             Access::Memory => (Map::copy_of(&file, len)?, Some(file)),
             Access::Read => (Map::nothing(), Some(file)),

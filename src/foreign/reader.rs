@@ -60,7 +60,7 @@ impl<F: Format> OpenOptions<F> {
         let mut head = vec![0; len.min(F::HEADER_BYTES as u64) as usize];
         read_exact_at(&file, &mut head, 0)?;
         let layout = Layout::decode(&head, len)?;
-        let data = match self.access {
+        let data = match self.access.to(&file)? {
             Access::Map => Data::Map(Map::of_file(&file, len)?),
             Access::Memory => Data::Map(Map::copy_of(&file, len)?),
             Access::Read => Data::File(file),

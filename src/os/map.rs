@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::file::buffer;
+use super::holes::lacks_pages;
 use crate::{Error, Result};
 use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 use std::fs::File;
@@ -22,7 +23,9 @@ use std::ptr::NonNull;
 pub enum Access {
     /// Through a read-only memory map: no copies, the fastest. If another program truncates the
     /// file in place, the next access to the lost part ends this process with SIGBUS; replacing
-    /// the file by rename, as every tool of this library does, is always safe.
+    /// the file by rename, as every tool of this library does, is always safe. A file with holes in a file
+    /// system in memory (tmpfs), such as a sparse copy, is read as by `Read`: its missing pages would be
+    /// made when they are looked at, and where there is no room for them that ends the process, too.
     #[default]
     Map,
     /// With `pread`, copying: a file truncated behind our back is an error and nothing worse.
@@ -30,6 +33,15 @@ pub enum Access {
     /// Copied once into private memory backed by huge pages where the kernel grants them: as
     /// fast as memory gets, independent of the file, and uses as much memory as the file is long.
     Memory,
+}
+
+impl Access {
+    /// How to read a file that this was asked for.
+    pub(crate) fn to(self, file: &File) -> Result<Access> {
+        let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+        let is_unsafe = self == Access::Map && lacks_pages(file, &meta);
+        Ok(if is_unsafe { Access::Read } else { self })
+    }
 }
 
 /// What to tell the kernel about coming accesses.
@@ -157,8 +169,13 @@ impl Map {
         // page table. Kernels before 5.14 lack the latter; touching the pages does the same.
         let _ = map.advise(memmap2::Advice::WillNeed);
         #[cfg(target_os = "linux")]
-        if map.advise(memmap2::Advice::PopulateRead).is_ok() {
-            return Ok(());
+        match map.advise(memmap2::Advice::PopulateRead) {
+            Ok(()) => return Ok(()),
+            Err(e) if e.kind() != std::io::ErrorKind::InvalidInput => {
+                // Whoever touched these pages would be ended.
+                return Err(Error::io("read into memory", e));
+            }
+            Err(_) => {}
         }
         let sum = map.iter().step_by(page_bytes()).fold(0u8, |sum, b| sum.wrapping_add(*b));
         std::hint::black_box(sum);

@@ -1,7 +1,7 @@
 //! The only folder that talks to the kernel, and so the only shared one that may say `unsafe`.
 //!
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
-//! kernel is told about them), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`] (how a new
+//! kernel is told about them), [`holes`] (files that a map is not safe for as they are), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`] (how a new
 //! file takes the place of an old one) with [`access`] (and what it takes over of it) and [`aside`] (and what it does not
 //! take the place of); then what stores that change need: [`shared`] (maps that
 //! grow, of many processes) with [`room`] (of how many addresses), [`lock`] (which a killed holder cannot leave locked), [`opening`]
@@ -14,6 +14,7 @@ pub(crate) mod area;
 pub(crate) mod aside;
 pub mod atomic;
 pub(crate) mod file;
+pub(crate) mod holes;
 pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod map;

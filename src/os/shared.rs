@@ -12,14 +12,15 @@
 
 pub(crate) mod advice;
 
+use super::holes::is_in_memory;
 use super::map::page_bytes;
 use super::process::longest_file;
 use super::room::Room;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, IoSlice};
-use std::mem::{ManuallyDrop, MaybeUninit};
+use std::mem::ManuallyDrop;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::NonNull;
@@ -513,56 +514,6 @@ fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNul
     NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
-/// Has the disk keep room for every byte of a file that nobody else cuts, also where a copy has holes: what
-/// is written there through a map finds no full disk then. Nothing is done where the file system cannot.
-pub(crate) fn fill_holes(file: &File) -> Result<()> {
-    let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
-    if has_every_page(file, &meta) {
-        return Ok(());
-    }
-    let (fd, len) = (file.as_raw_fd(), meta.len().cast_signed());
-    // SAFETY: the descriptor is open; the call takes no pointers. Nobody reads where it stands.
-    let next = |from, what| unsafe { libc::lseek(fd, from, what) };
-    let mut at = 0;
-    while at < len {
-        let hole = next(at, libc::SEEK_HOLE);
-        if !(at..len).contains(&hole) {
-            // There is none, or the file system does not know.
-            return Ok(());
-        }
-        // None behind the last.
-        at = Some(next(hole, libc::SEEK_DATA)).filter(|data| *data > hole).unwrap_or(len);
-        // SAFETY: as above.
-        while unsafe { libc::fallocate(fd, 0, hole, at - hole) } != 0 {
-            let error = io::Error::last_os_error();
-            match error.kind() {
-                io::ErrorKind::Interrupted => {}
-                // Where nothing is missing there may be no room for it twice.
-                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
-                    if meta.blocks().saturating_mul(512) < meta.len() =>
-                {
-                    return Err(Error::io(
-                        "make room for all of the file, which has holes,",
-                        error,
-                    ));
-                }
-                _ => return Ok(()),
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Whether a file in memory (tmpfs) has all of its pages. There what it takes is its pages and nothing else, while to ask
-/// for a hole is to look at each: a store of 390 MB took 6 ms to open.
-fn has_every_page(file: &File, meta: &Metadata) -> bool {
-    // With huge pages, of which the last may reach behind the end, blocks are reported as large.
-    let page = meta.blksize();
-    let is_full = page == page_bytes() as u64
-        && meta.blocks().checked_mul(512) == Some(meta.len().next_multiple_of(page));
-    is_full && is_in_memory(file)
-}
-
 /// Writes all pieces, one behind the other, at `at`; how many bytes it has written.
 fn pwritev(file: &File, pieces: &[IoSlice], at: u64) -> io::Result<usize> {
     // SAFETY: the descriptor is open; an `IoSlice` is what the call takes, and its bytes are only read.
@@ -571,18 +522,6 @@ fn pwritev(file: &File, pieces: &[IoSlice], at: u64) -> io::Result<usize> {
         libc::pwritev(file.as_raw_fd(), first, count, at.cast_signed())
     };
     usize::try_from(written).map_err(|_| io::Error::last_os_error())
-}
-
-/// Whether a file's pages are all there is of it (tmpfs).
-fn is_in_memory(file: &File) -> bool {
-    let mut found = MaybeUninit::<libc::statfs>::uninit();
-    // SAFETY: the descriptor is open, and there is room for the answer.
-    if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
-        return false;
-    }
-    // SAFETY: the call has succeeded, and written it.
-    let found = unsafe { found.assume_init() };
-    found.f_type == libc::TMPFS_MAGIC
 }
 
 /// A file that exists in memory only.
