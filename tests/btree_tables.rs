@@ -219,6 +219,44 @@ fn keys_that_are_none_of_an_own_type_are_no_damage() {
     }
 }
 
+/// Numbers below zero and above come in their order, found and taken out by what they are.
+#[test]
+fn keys_of_a_type_are_found_counted_and_taken_out_by_what_they_are() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    transaction.create_table_with("t", &TableOptions::of_keys::<f64>()).unwrap();
+    let mut table = transaction.table("t").unwrap().unwrap();
+    let mut table = table.typed::<f64>().unwrap();
+    let keys: Vec<f64> = (-500..500).map(|i| f64::from(i) * 0.75).collect();
+    for key in &keys {
+        table.insert(key, &key.to_le_bytes()).unwrap();
+    }
+    let read = table.read();
+    assert!(read.contains_key(&-0.75).unwrap() && !read.contains_key(&0.5).unwrap());
+    let wanted = [-375.0, 0.1, 374.25];
+    let mut found = Vec::new();
+    read.get_many(&wanted, |i, value| found.push((i, value.map(<[u8]>::to_vec)))).unwrap();
+    let value = |key: f64| Some(key.to_le_bytes().to_vec());
+    assert_eq!(found, [(0, value(-375.0)), (1, None), (2, value(374.25))]);
+    assert_eq!(read.count_range(&-1.0..&1.0).unwrap(), 3);
+    assert_eq!(read.count_range(..&-375.0).unwrap(), 0);
+    for (low, high) in keys.iter().zip(keys.iter().rev()).take(500) {
+        assert_eq!(table.pop_first().unwrap(), Some((*low, low.to_le_bytes().to_vec())));
+        assert_eq!(table.pop_last().unwrap(), Some((*high, high.to_le_bytes().to_vec())));
+    }
+    assert_eq!(table.pop_first().unwrap(), None);
+    assert_eq!(table.pop_last().unwrap(), None);
+
+    transaction.create_table_with("own", &TableOptions::of_keys::<Even>()).unwrap();
+    let mut own = transaction.table("own").unwrap().unwrap();
+    own.insert(b"odd", b"").unwrap();
+    // What cannot be given back stays.
+    assert!(own.typed::<Even>().unwrap().pop_first().is_err());
+    assert!(own.typed::<Even>().unwrap().pop_last().is_err());
+    assert_eq!(own.len(), 1);
+    transaction.commit().unwrap();
+}
+
 #[test]
 fn a_table_is_only_opened_as_what_it_is() {
     let store = BTree::in_memory().unwrap();

@@ -1,8 +1,10 @@
 //! Tables by keys that are not bytes.
 
 use super::key::{Key, KeyType};
+use super::multi::as_bounds;
+use super::pairs::Bounds;
 use super::range::Range;
-use super::table::{Pair, Table};
+use super::table::Table;
 use super::table_mut::TableMut;
 use crate::{Error, Result};
 use std::marker::PhantomData;
@@ -50,8 +52,14 @@ fn check<K: Key + ?Sized>(found: &KeyType) -> Result<()> {
     Err(Error::invalid(format!("the table's keys are of type {found}, not {}", K::NAME)))
 }
 
+/// A range of keys as their bytes.
+fn bytes_of<'k, K: Key + ?Sized + 'k>(keys: &impl RangeBounds<&'k K>) -> Bounds {
+    let bytes = |bound: Bound<&&'k K>| bound.map(|key| key.to_bytes());
+    (bytes(keys.start_bound()), bytes(keys.end_bound()))
+}
+
 /// The key of a record that was read.
-fn typed<'t, K: Key + ?Sized>((key, value): Pair<'t>) -> Result<TypedPair<'t, K>> {
+fn typed<K: Key + ?Sized, V>((key, value): (Vec<u8>, V)) -> Result<(K::Owned, V)> {
     let found = K::from_bytes(&key).ok_or_else(|| no_key::<K>(&key))?;
     Ok((found, value))
 }
@@ -84,6 +92,42 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
         key.with_bytes(|key| self.table.get(key))
     }
 
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn contains_key(&self, key: &K) -> Result<bool> {
+        key.with_bytes(|key| self.table.contains_key(key))
+    }
+
+    /// The value of each key; see [`Table::get_many`].
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn get_many<'k>(
+        &self,
+        keys: impl IntoIterator<Item = &'k K>,
+        f: impl FnMut(usize, Option<&[u8]>),
+    ) -> Result<()>
+    where
+        K: 'k,
+    {
+        let keys: Vec<Vec<u8>> = keys.into_iter().map(Key::to_bytes).collect();
+        self.table.get_many(&keys, f)
+    }
+
+    /// How many records have keys in a range; see [`Table::count_range`].
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn count_range<'k>(&self, keys: impl RangeBounds<&'k K>) -> Result<u64>
+    where
+        K: 'k,
+    {
+        let (start, end) = bytes_of(&keys);
+        self.table.count_range(as_bounds(&start, &end))
+    }
+
     /// How many records there are.
     pub fn len(&self) -> u64 {
         self.table.len()
@@ -99,9 +143,8 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     where
         K: 'k,
     {
-        let bytes = |bound: Bound<&&'k K>| bound.map(|key| key.to_bytes());
-        let (start, end) = (bytes(keys.start_bound()), bytes(keys.end_bound()));
-        let range = self.table.range(super::multi::as_bounds(&start, &end));
+        let (start, end) = bytes_of(&keys);
+        let range = self.table.range(as_bounds(&start, &end));
         TypedRange { range, keys: PhantomData }
     }
 
@@ -115,7 +158,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn first(&self) -> Result<Option<TypedPair<'t, K>>> {
-        self.table.first()?.map(typed::<K>).transpose()
+        self.table.first()?.map(typed::<K, _>).transpose()
     }
 
     /// The record with the highest key.
@@ -123,7 +166,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn last(&self) -> Result<Option<TypedPair<'t, K>>> {
-        self.table.last()?.map(typed::<K>).transpose()
+        self.table.last()?.map(typed::<K, _>).transpose()
     }
 
     /// The first record whose key is not below `key`.
@@ -131,7 +174,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn at_or_after(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.at_or_after(key))?.map(typed::<K>).transpose()
+        key.with_bytes(|key| self.table.at_or_after(key))?.map(typed::<K, _>).transpose()
     }
 
     /// The first record whose key is above `key`.
@@ -139,7 +182,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn after(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.after(key))?.map(typed::<K>).transpose()
+        key.with_bytes(|key| self.table.after(key))?.map(typed::<K, _>).transpose()
     }
 
     /// The last record whose key is below `key`.
@@ -147,7 +190,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn before(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.before(key))?.map(typed::<K>).transpose()
+        key.with_bytes(|key| self.table.before(key))?.map(typed::<K, _>).transpose()
     }
 
     /// The last record whose key is not above `key`.
@@ -155,7 +198,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn at_or_before(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.at_or_before(key))?.map(typed::<K>).transpose()
+        key.with_bytes(|key| self.table.at_or_before(key))?.map(typed::<K, _>).transpose()
     }
 }
 
@@ -170,13 +213,13 @@ impl<'t, K: Key + ?Sized> Iterator for TypedRange<'t, K> {
     type Item = Result<TypedPair<'t, K>>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.range.next()?.and_then(typed::<K>))
+        Some(self.range.next()?.and_then(typed::<K, _>))
     }
 }
 
 impl<K: Key + ?Sized> DoubleEndedIterator for TypedRange<'_, K> {
     fn next_back(&mut self) -> Option<Self::Item> {
-        Some(self.range.next_back()?.and_then(typed::<K>))
+        Some(self.range.next_back()?.and_then(typed::<K, _>))
     }
 }
 
@@ -202,6 +245,11 @@ impl<'c, K: Key + ?Sized> TypedMut<'_, 'c, K> {
     /// The table as it is now, to read.
     pub fn read(&self) -> Typed<'_, K> {
         Typed { table: self.table.read(), keys: PhantomData }
+    }
+
+    /// The same, to look at it before a change.
+    fn uncounted(&self) -> Typed<'_, K> {
+        Typed { table: self.table.uncounted(), keys: PhantomData }
     }
 
     /// The same by the bytes of its keys.
@@ -250,8 +298,25 @@ impl<'c, K: Key + ?Sized> TypedMut<'_, 'c, K> {
     where
         K: 'k,
     {
-        let bytes = |bound: Bound<&&'k K>| bound.map(|key| key.to_bytes());
-        let (start, end) = (bytes(keys.start_bound()), bytes(keys.end_bound()));
-        self.table.remove_range(super::multi::as_bounds(&start, &end))
+        let (start, end) = bytes_of(&keys);
+        self.table.remove_range(as_bounds(&start, &end))
+    }
+
+    /// Takes the record with the lowest key out.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`]; or as [`Typed::first`], and then it stays.
+    pub fn pop_first(&mut self) -> Result<Option<(K::Owned, Vec<u8>)>> {
+        self.uncounted().first()?;
+        self.table.pop_first()?.map(typed::<K, _>).transpose()
+    }
+
+    /// Takes the record with the highest key out.
+    ///
+    /// # Errors
+    /// As [`TypedMut::pop_first`].
+    pub fn pop_last(&mut self) -> Result<Option<(K::Owned, Vec<u8>)>> {
+        self.uncounted().last()?;
+        self.table.pop_last()?.map(typed::<K, _>).transpose()
     }
 }
