@@ -4,6 +4,7 @@ use crate::progress::Bar;
 use crate::spool::Spool;
 use crate::table::TableOf;
 use crate::target::no_budget;
+use crate::waiting::for_others;
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
 use std::path::Path;
@@ -106,7 +107,7 @@ impl Batches {
 
     fn write(&mut self) -> Result<()> {
         self.bytes = 0;
-        self.store.batch(&std::mem::take(&mut self.batch))
+        for_others(|| self.store.batch(&std::mem::take(&mut self.batch)))
     }
 
     /// Writes the last batch.

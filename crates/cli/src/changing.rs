@@ -6,6 +6,7 @@ use crate::cmd::dump::Sink;
 use crate::progress::Bar;
 use crate::spool::Spool;
 use crate::table::TableOf;
+use crate::waiting::for_others;
 use credenza::hash::Hash;
 use credenza::{Error, Result, Scan, Store};
 use std::borrow::Cow;
@@ -22,8 +23,10 @@ impl Changing {
     /// Gives a key a value, unless it has one and `if_absent` says to leave it; whether it did.
     pub fn put(&self, key: &[u8], value: &[u8], if_absent: bool) -> Result<bool> {
         match (self, if_absent) {
-            (Changing::Hash(store), true) => store.insert_if_absent(key, value),
-            (Changing::Hash(store), false) => store.insert(key, value).map(|()| true),
+            (Changing::Hash(store), true) => for_others(|| store.insert_if_absent(key, value)),
+            (Changing::Hash(store), false) => {
+                for_others(|| store.insert(key, value)).map(|()| true)
+            }
             (Changing::BTree(table), true) => {
                 table.change(|table| table.insert_if_absent(key, value))
             }
@@ -45,7 +48,7 @@ impl Changing {
     ) -> Result<()> {
         match self {
             Changing::Hash(store) => read(&mut |key, value| {
-                done(store.insert_if_absent(key, value)?);
+                done(for_others(|| store.insert_if_absent(key, value))?);
                 Ok(())
             }),
             Changing::BTree(table) => {
@@ -85,7 +88,9 @@ impl Changing {
         mut done: impl FnMut(&[u8], bool) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Changing::Hash(store) => read(&mut |key, _| done(key, store.remove(key)?)),
+            Changing::Hash(store) => {
+                read(&mut |key, _| done(key, for_others(|| store.remove(key))?))
+            }
             Changing::BTree(table) => change_all(table, may_wait, bar, read, |table, key, _| {
                 done(key, table.remove(key)?)
             }),

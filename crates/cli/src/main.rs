@@ -3,7 +3,7 @@
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
 //! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`] and [`spool`] for what is read
 //! and built, [`replaced`] for what is there before, [`private`] for who may read it, [`readable`], [`changing`], [`table`], [`additions`] and
-//! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`prompt`] and [`exit`] for what people and
+//! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`waiting`], [`prompt`] and [`exit`] for what people and
 //! programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
@@ -30,6 +30,7 @@ mod session;
 mod spool;
 mod table;
 mod target;
+mod waiting;
 mod words;
 
 use clap::Parser;

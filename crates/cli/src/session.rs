@@ -4,6 +4,7 @@ use crate::any_table::Records;
 use crate::changing::{Changing, no_numbers};
 use crate::output::escaped;
 use crate::table::TableOf;
+use crate::waiting::for_others;
 use credenza::btree;
 use credenza::hash::{self, Hash};
 use credenza::{Bytes, Error, Get as _, Result};
@@ -118,11 +119,11 @@ impl<'s> Session<'s> {
                 Err(Error::invalid("a transaction has begun already: commit or abort it"))
             }
             Session::Hash(store, none) => {
-                *none = Some(store.transaction()?);
+                *none = Some(for_others(|| store.transaction())?);
                 Ok(())
             }
             Session::BTree(table, none) => {
-                *none = Some(Box::new(table.store.write()?));
+                *none = Some(Box::new(for_others(|| table.store.write())?));
                 Ok(())
             }
         }

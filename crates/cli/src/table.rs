@@ -2,6 +2,7 @@
 
 use crate::any_table::{self, AnyTable, AnyTableMut};
 use crate::args::TableArgs;
+use crate::waiting::for_others;
 use credenza::btree::{BTree, Duplicates, Snapshot, TableOptions, Transaction};
 use credenza::{Bytes, Error, Freeze, Get, Result, Scan};
 use std::borrow::Cow;
@@ -89,7 +90,7 @@ impl TableOf {
 
     /// Calls `f` with the table to change, in a transaction that is committed if `f` succeeds.
     pub fn change<R>(&self, f: impl FnOnce(&mut AnyTableMut<'_, '_>) -> Result<R>) -> Result<R> {
-        let mut transaction = self.store.write()?;
+        let mut transaction = for_others(|| self.store.write())?;
         let done = self.within(&mut transaction, f)?;
         transaction.commit()?;
         Ok(done)

@@ -96,3 +96,38 @@ fn keys_of_a_file_are_read_as_they_are_needed() {
     assert!(got.status.success(), "{}", String::from_utf8_lossy(&got.stderr));
     assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 0);
 }
+
+/// A command that waited for another's transaction looked as if it hung.
+#[test]
+fn who_waits_for_others_says_so() {
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let store = folder.path(engine);
+        run(&["create", &store, "--engine", engine]).expect(0);
+        let mut shell = std::process::Command::new(program())
+            .args(["shell", &store])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let (mut says, told) = (shell.stdin.take().expect("its input"), shell.stdout.take());
+        says.write_all(b"begin\nput held 1\nget held\n").expect("it reads");
+        std::io::Read::read_exact(&mut told.expect("what it says"), &mut [0]).expect("the value");
+        let put = |more: &[&str]| {
+            let args = [&["put", &store, "key", "1"], more].concat();
+            let mut command = std::process::Command::new(program());
+            command.args(args).stderr(Stdio::piped()).spawn().expect("the program starts")
+        };
+        let (mut loud, quiet) = (put(&[]), put(&["--quiet"]));
+        let mut said = [0; 7];
+        let from = loud.stderr.as_mut().expect("what it says");
+        std::io::Read::read_exact(from, &mut said).expect("it says that it waits");
+        assert_eq!(&said, b"waiting");
+        says.write_all(b"commit\n").expect("it reads");
+        drop(says);
+        assert!(shell.wait().expect("it ends").success());
+        assert!(loud.wait().expect("it ends").success());
+        let quiet = quiet.wait_with_output().expect("it ends");
+        assert!(quiet.status.success() && quiet.stderr.is_empty());
+    }
+}

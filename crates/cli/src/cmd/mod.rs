@@ -33,11 +33,15 @@ pub mod watch;
 
 use crate::args::{Cli, Command};
 use crate::exit::Status;
+use crate::waiting;
 use credenza::Result;
 
 /// Runs the command that was asked for.
 pub fn run(cli: Cli) -> Result<Status> {
     let quiet = cli.quiet;
+    if quiet {
+        waiting::silence();
+    }
     match cli.command {
         Command::Load(args) => load::run(&args, quiet),
         Command::Get(args) => get::run(&args, quiet),

@@ -4,6 +4,7 @@ use crate::args::{WriteArgs, exit_status};
 use crate::exit::{self, Status};
 use crate::output::escaped;
 use crate::table::no_table;
+use crate::waiting::for_others;
 use crate::{json, output};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
@@ -224,7 +225,7 @@ fn change(
     f: impl FnOnce(&mut Transaction<'_>) -> Result<bool>,
 ) -> Result<Status> {
     let store = write.open_btree(path)?;
-    let mut transaction = store.write()?;
+    let mut transaction = for_others(|| store.write())?;
     let is_done = f(&mut transaction).map_err(|e| e.at(path))?;
     if !is_done {
         return Ok(Status::NotFound);
