@@ -19,6 +19,7 @@ use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -41,6 +42,9 @@ const SLAB_BYTES: usize = 2 << 20;
 const BACKED_BYTES: usize = 128 << 10;
 /// From so many bytes of them on, huge pages are tried.
 const HUGE_FROM: usize = 32 << 20;
+/// So many ranges for each time that a partition is too large are looked at, so that few of them together are nearly the
+/// limit.
+const RANGES_FOR_LIMIT: u64 = 4;
 /// How long small pages take for two such buffers on a slow machine.
 const SLOW: Duration = Duration::from_millis(2);
 
@@ -324,18 +328,14 @@ impl Partitions {
         let group = |hash| Position::of(hash, groups).group;
         let mut run = Vec::new();
         for (index, part) in (0u64..).zip(&*self.parts) {
-            let bytes = part.bytes();
             let high = (index << shift) | (u64::MAX >> (64 - shift));
-            let (first, last) = (group(index << shift), group(high));
-            // A large partition is read several times, each time keeping one range of groups:
-            // reading is sequential and this needs no further files.
-            let passes = (bytes.div_ceil(limit) as u64).min(last - first + 1);
-            for pass in 0..passes {
-                let bound = |pass| first + (last - first + 1) * pass / passes;
-                let range = bound(pass)..bound(pass + 1);
+            let whole = group(index << shift)..group(high) + 1;
+            let ranges = self.ranges(part, whole, limit, group)?;
+            let is_whole = ranges.len() == 1;
+            for range in ranges {
                 run.clear();
                 self.for_each_piece(part, |piece| {
-                    if passes == 1 {
+                    if is_whole {
                         run.extend_from_slice(piece);
                     } else {
                         keep(piece, &mut run, |hash| range.contains(&group(hash)));
@@ -351,6 +351,47 @@ impl Partitions {
             }
         }
         Ok(())
+    }
+
+    /// The ranges of groups in which a partition is taken, each with at most `limit` bytes if it is not one group. A
+    /// large partition is read once for each, which is sequential and needs no further files; and once before, to see where
+    /// they are: those of one key with many values are all in one group, and ranges without any would be as many.
+    fn ranges(
+        &self,
+        part: &Partition,
+        whole: Range<u64>,
+        limit: usize,
+        group: impl Fn(u64) -> u64,
+    ) -> Result<Vec<Range<u64>>> {
+        let count = whole.end - whole.start;
+        let narrow = (RANGES_FOR_LIMIT * part.bytes().div_ceil(limit) as u64).min(count);
+        if part.bytes() <= limit || narrow == 1 {
+            return Ok(vec![whole]);
+        }
+        let mut bytes = vec![0; narrow as usize];
+        self.for_each_piece(part, |piece| {
+            let mut at = 0;
+            while let Some((hash, len)) = Entry::measure(piece, at) {
+                let range = u128::from(group(hash) - whole.start) * u128::from(narrow);
+                bytes[(range / u128::from(count)) as usize] += len;
+                at += len;
+            }
+            Ok(())
+        })?;
+        let bound = |range: u64| {
+            let before = u128::from(range) * u128::from(count);
+            whole.start + before.div_ceil(u128::from(narrow)) as u64
+        };
+        let (mut ranges, mut start, mut sum) = (Vec::new(), whole.start, 0);
+        for (range, bytes) in (0u64..).zip(bytes) {
+            if sum > 0 && bytes > 0 && sum + bytes > limit {
+                ranges.push(start..bound(range));
+                (start, sum) = (bound(range), 0);
+            }
+            sum += bytes;
+        }
+        ranges.push(start..whole.end);
+        Ok(ranges)
     }
 
     /// The pieces of a partition, oldest first, those that were spilled read back.
@@ -385,6 +426,44 @@ fn keep(piece: &[u8], run: &mut Vec<u8>, wanted: impl Fn(u64) -> bool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// All entries of one key are in one group: ranges beside it were read for, again and again, and were empty.
+    #[test]
+    fn a_partition_is_read_as_often_as_there_is_something_in_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parts = Partitions::new(1 << 20, Some(folder.path().join("store")));
+        let (groups, limit, count) = (1 << 20, 1 << 20, 500_000u64);
+        let group = |hash| Position::of(hash, groups).group;
+        for _ in 0..count {
+            parts.push(7, 8, &[7; 8], &[7; 8]).unwrap();
+        }
+        let whole = group(0)..group(u64::MAX >> 8) + 1;
+        let ranges = |parts: &Partitions| {
+            parts.ranges(&parts.parts[0], whole.clone(), limit, group).unwrap()
+        };
+        assert_eq!(ranges(&parts), std::slice::from_ref(&whole));
+        // Where they are in all groups there are as many ranges as that takes, which leave no group out.
+        for i in 0..count {
+            let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
+            parts.push(hash, 8, &i.to_le_bytes(), &[7; 8]).unwrap();
+        }
+        let found = ranges(&parts);
+        assert!((13..18).contains(&found.len()), "{found:?}");
+        assert!(found.windows(2).all(|pair| pair[0].end == pair[1].start));
+        assert!(found[0].start == whole.start && found.last().unwrap().end == whole.end);
+        let mut entries = 0;
+        parts
+            .for_each_run(groups, |run, high| {
+                let mut at = 0;
+                while let Some((hash, len)) = Entry::measure(run, at) {
+                    assert!(hash <= high);
+                    (entries, at) = (entries + 1, at + len);
+                }
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(entries, 2 * count);
+    }
 
     #[test]
     fn nothing_stays_in_memory_beside_what_does_not_fit() {
