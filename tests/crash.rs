@@ -281,6 +281,50 @@ fn a_file_with_holes_is_read_where_there_is_no_room_for_them() {
     }
 }
 
+/// A path that does not begin at the root means what it meant at first, whatever folder the program has gone to since: the
+/// file appeared there, or not at all.
+#[test]
+fn a_file_appears_in_the_folder_where_it_was_begun() {
+    let folder = tempfile::tempdir().unwrap();
+    let (first, second) = (folder.path().join("first"), folder.path().join("second"));
+    for folder in [&first, &second] {
+        fs::create_dir(folder).unwrap();
+    }
+    let mut child = child("goes_to_another_folder");
+    assert!(child.current_dir(&first).status().unwrap().success());
+    assert_eq!(names(&first), ["btree", "cdb", "hash", "hash-index", "store"]);
+    assert!(names(&second).is_empty());
+}
+
+/// The child.
+#[test]
+fn goes_to_another_folder() {
+    if !is_child() {
+        return;
+    }
+    let path = Path::new("store");
+    let (first, second) = (Path::new("../first"), Path::new("../second"));
+    let there = |folder| std::env::set_current_dir(folder).unwrap();
+    let mut builder = BuildOptions::new().create(path).unwrap();
+    builder.add(b"key", b"1").unwrap();
+    let mut cdb = credenza::foreign::CdbWriter::create("cdb").unwrap();
+    cdb.add(b"key", b"1").unwrap();
+    let hash = credenza::HashBuilder::create("hash").unwrap();
+    let btree = credenza::BTreeBuilder::create("btree").unwrap();
+    there(second);
+    builder.finish().unwrap();
+    cdb.finish().unwrap();
+    hash.finish().unwrap();
+    btree.finish().unwrap();
+    there(first);
+    let mut store = Constant::open(path).unwrap();
+    build(path, 2, 100).unwrap();
+    there(second);
+    assert!(store.refresh().unwrap());
+    assert_eq!(store.path(), path);
+    assert_eq!(store.len().unwrap(), 100);
+}
+
 /// Writes that fail for another reason: a file may not become larger than 64 KiB.
 #[test]
 fn a_write_that_fails_is_an_error_and_the_old_file_stays() {

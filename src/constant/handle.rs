@@ -79,7 +79,8 @@ impl OpenOptions {
         let snapshot = Arc::new(Snapshot::open(&path, &self)?);
         let recorder = Recorder::new(self.statistics.as_ref(), "constant", &path)?.map(Arc::new);
         let newest = Mutex::new(Arc::clone(&snapshot));
-        let shared = Arc::new(Shared { path, options: self, newest });
+        let whole_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let shared = Arc::new(Shared { path, whole_path, options: self, newest });
         Ok(Constant { snapshot, recorder, shared })
     }
 }
@@ -111,6 +112,8 @@ pub struct Constant {
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
+    /// The same, whatever folder the program has gone to since.
+    whole_path: PathBuf,
     options: OpenOptions,
     newest: Mutex<Arc<Snapshot>>,
 }
@@ -193,7 +196,7 @@ impl Constant {
         &self.shared.path
     }
 
-    /// Reads the newest file from now on, if the path leads to another than before; returns
+    /// Reads the newest file from now on, if the path, as it was when it was opened, leads to another than before; returns
     /// whether it does. Costs one `stat`. Replacement is noticed by the file's identity, not by
     /// its time, so that one within the same second is seen, too. Other clones, and lookups in
     /// flight on them, go on with their own file until they refresh.
@@ -201,7 +204,7 @@ impl Constant {
     /// # Errors
     /// The new file is missing or cannot be read: this handle then goes on with the old one.
     pub fn refresh(&mut self) -> Result<bool> {
-        let path = &self.shared.path;
+        let path = &self.shared.whole_path;
         let meta = std::fs::metadata(path).map_err(|e| Error::io("look at", e).at(path))?;
         if FileId::of(&meta) == self.snapshot.id {
             return Ok(false);

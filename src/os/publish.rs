@@ -70,6 +70,8 @@ impl Staged {
         if target.file_name().is_none() {
             return Err(Error::invalid("this does not name a file").at(target));
         }
+        // Where it is now, whatever folder the program goes to while it is written.
+        let target = std::path::absolute(&target).unwrap_or(target);
         // Seen now and not when all is written: without this the new name cannot be made durable.
         open_folder_of(&target)?;
         let (file, named) = create_beside(&target)?;
