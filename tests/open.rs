@@ -83,6 +83,20 @@ fn for_reading_only_nothing_changes_on_the_disk() {
     }
 }
 
+/// What cannot be done with a file was said without its name.
+#[test]
+fn memory_that_cannot_be_locked_is_that_of_a_file_with_a_name() {
+    let folder = TempDir::new().expect("a folder");
+    let (constant, cdb) = (folder.path().join("one.constant"), folder.path().join("one.cdb"));
+    Builder::create(&constant).expect("room").finish().expect("room");
+    credenza::foreign::CdbWriter::create(&cdb).expect("room").finish().expect("room");
+    for path in [constant, cdb] {
+        let store = OpenOptions::new().access(Access::Read).open(&path).expect("the store");
+        let error = store.lock_in_memory().expect_err("there is none to lock").to_string();
+        assert!(error.contains(path.to_str().expect("a name")), "{error}");
+    }
+}
+
 #[test]
 fn memory_is_asked_for_in_vain_or_in_earnest() {
     let folder = TempDir::new().expect("a folder");

@@ -268,7 +268,7 @@ impl Constant {
     /// The file cannot be read.
     pub fn preload(&self) -> Result<()> {
         match self.snapshot.data() {
-            Data::Memory(map) => map.preload(),
+            Data::Memory(map) => map.preload().map_err(|e| e.at(self.path())),
             Data::File(_) => self.scan_all(|_, _| Ok(())),
         }
     }
@@ -279,7 +279,7 @@ impl Constant {
     /// The kernel refuses.
     pub fn advise(&self, advice: Advice) -> Result<()> {
         match self.snapshot.data() {
-            Data::Memory(map) => map.advise(advice),
+            Data::Memory(map) => map.advise(advice).map_err(|e| e.at(self.path())),
             Data::File(_) => Ok(()),
         }
     }
@@ -289,12 +289,12 @@ impl Constant {
     /// # Errors
     /// The kernel refuses.
     pub fn residency(&self) -> Result<Residency> {
-        match self.snapshot.data() {
+        let found = match self.snapshot.data() {
             Data::Memory(map) => map.residency(),
-            Data::File(file) => {
-                Map::of_file(file, self.snapshot.layout.header.file_len())?.residency()
-            }
-        }
+            Data::File(file) => Map::of_file(file, self.snapshot.layout.header.file_len())
+                .and_then(|map| map.residency()),
+        };
+        found.map_err(|e| e.at(self.path()))
     }
 
     /// Keeps the file in memory as long as this generation of it is open.
@@ -303,12 +303,13 @@ impl Constant {
     /// The limit of locked memory (`ulimit -l`) is too low, or the file is opened with
     /// [`Access::Read`], which has no memory to lock.
     pub fn lock_in_memory(&self) -> Result<()> {
-        match self.snapshot.data() {
+        let locked = match self.snapshot.data() {
             Data::Memory(map) => map.lock(),
             Data::File(_) => Err(Error::invalid(
                 "a store opened with Access::Read has no memory to lock; open it with Access::Map",
             )),
-        }
+        };
+        locked.map_err(|e| e.at(self.path()))
     }
 
     /// What a lookup finds that is not the common case. The error comes by a way of its own, for

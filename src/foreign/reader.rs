@@ -205,7 +205,7 @@ impl<F: Format> Reader<F> {
     /// The file cannot be read.
     pub fn preload(&self) -> Result<()> {
         if let Data::Map(map) = &self.inner.data {
-            return map.preload();
+            return map.preload().map_err(|e| self.name(e));
         }
         let len = self.inner.layout.file_len;
         for at in (0..len).step_by(PRELOAD_BYTES as usize) {
@@ -221,7 +221,7 @@ impl<F: Format> Reader<F> {
     /// The kernel refuses.
     pub fn advise(&self, advice: Advice) -> Result<()> {
         match &self.inner.data {
-            Data::Map(map) => map.advise(advice),
+            Data::Map(map) => map.advise(advice).map_err(|e| self.name(e)),
             Data::Bytes(_) | Data::File(_) => Ok(()),
         }
     }
@@ -231,12 +231,13 @@ impl<F: Format> Reader<F> {
     /// # Errors
     /// The limit of locked memory (`ulimit -l`) is too low, or the file is not mapped.
     pub fn lock_in_memory(&self) -> Result<()> {
-        match &self.inner.data {
+        let locked = match &self.inner.data {
             Data::Map(map) => map.lock(),
             Data::Bytes(_) | Data::File(_) => Err(Error::invalid(
                 "only a mapped store can be locked in memory; open it with Access::Map",
             )),
-        }
+        };
+        locked.map_err(|e| self.name(e))
     }
 
     /// How much of the file is in memory.
@@ -245,11 +246,12 @@ impl<F: Format> Reader<F> {
     /// The kernel refuses.
     pub fn residency(&self) -> Result<Residency> {
         let len = self.inner.layout.file_len;
-        match &self.inner.data {
+        let found = match &self.inner.data {
             Data::Map(map) => map.residency(),
-            Data::File(file) => Map::of_file(file, len)?.residency(),
+            Data::File(file) => Map::of_file(file, len).and_then(|map| map.residency()),
             Data::Bytes(_) => Ok(Residency { resident: len, total: len }),
-        }
+        };
+        found.map_err(|e| self.name(e))
     }
 }
 

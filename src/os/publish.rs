@@ -67,7 +67,8 @@ impl Staged {
 
     /// The same for `target` itself: if that is a link, it is replaced by the file.
     pub(crate) fn beside(target: PathBuf) -> Result<Staged> {
-        if target.file_name().is_none() {
+        // A slash at the end makes it a folder's.
+        if target.file_name().is_none() || target.as_os_str().as_bytes().ends_with(b"/") {
             return Err(Error::invalid("this does not name a file").at(target));
         }
         // Where it is now, whatever folder the program goes to while it is written.
@@ -544,6 +545,16 @@ mod tests {
         drop(Named::create(&target, None).unwrap());
         assert!(mine.path().exists());
         assert_eq!(std::fs::read(notes).unwrap(), b"mine");
+    }
+
+    /// It was found when all was written.
+    #[test]
+    fn a_folder_that_is_not_there_is_no_target() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("new/");
+        let error = Staged::create(&target).unwrap_err().to_string();
+        assert!(error.contains("new/") && error.contains("does not name a file"), "{error}");
+        Staged::create(folder.path().join("new")).unwrap();
     }
 
     #[test]

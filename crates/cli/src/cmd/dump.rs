@@ -12,8 +12,9 @@ use std::path::PathBuf;
 /// Write every record as text that load reads back.
 ///
 /// The values of one key come in the order in which they were added. A record that the format
-/// cannot hold is an error, never changed or left out. Of a btree store it is one table, in the order
-/// of its keys, as it is at one moment.
+/// cannot hold is an error, never changed or left out; a key of more than 64 KiB, as a cdb of others
+/// may have, is read back by their tools alone. Of a btree store it is one table, in the order of its
+/// keys, as it is at one moment.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
