@@ -97,7 +97,8 @@ impl BuildOptions {
     }
 
     /// Bytes of memory for records that wait to be written; what is over is spilled to an unnamed
-    /// file beside the target. At least 8 MiB; the process itself needs up to 64 MiB more.
+    /// file beside the target. At least 8 MiB; the process itself needs up to 64 MiB more, and where one key has
+    /// millions of values some 75 to 110 bytes for each of these, which are put together in memory.
     #[must_use]
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory_budget = Some(bytes.max(MIN_BUDGET_BYTES));

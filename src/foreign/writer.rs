@@ -1,6 +1,6 @@
 //! Writing a foreign file: records are streamed to a staged file as they come; their slots are
-//! kept in memory (24 bytes each, and the room by which the lists grow) until the tables are
-//! written behind the records, and the header last.
+//! kept in memory (24 bytes each, the room by which the lists grow, and 64 more for each of the largest table
+//! while it is written) until the tables are written behind the records, and the header last.
 
 use super::format::{Format, Slot, TABLES, Table};
 use super::probe::home;
@@ -51,6 +51,7 @@ impl<F: Format> Writer<F> {
     /// The key or value is longer than the format allows, the file would be (4 GiB for cdb), or
     /// the disk is full. After an error of the disk the writer cannot be used any more.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.output.check()?;
         let limits = F::LIMITS;
         let record = self.output.position();
         let slot = Slot { record, hash: F::hash(key), key_len: Some(key.len() as u32) };
@@ -198,10 +199,17 @@ impl Output {
         Ok(())
     }
 
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        if self.failed {
-            return Err(Error::invalid("an earlier write failed; start the file again"));
+    /// An error if an earlier write failed.
+    fn check(&self) -> Result<()> {
+        if !self.failed {
+            return Ok(());
         }
+        let what = "an earlier write failed; start the file again";
+        Err(Error::invalid(what).at(&self.path))
+    }
+
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        self.check()?;
         let done = self.staged.file().write_all_at(bytes, at);
         self.failed = done.is_err();
         done.map_err(|e| Error::io("write", e).at(&self.path))
@@ -278,6 +286,9 @@ mod tests {
         let written = std::mem::replace(&mut writer.output.written, i64::MAX as u64);
         assert!(writer.output.flush().is_err());
         writer.output.written = written;
+        // Said at once, not when there is enough to be written.
+        let error = writer.add(b"k", b"v").unwrap_err().to_string();
+        assert!(error.contains("failed.cdb"), "{error}");
         assert!(writer.finish().is_err());
         assert!(!path.exists());
     }

@@ -194,6 +194,11 @@ pub fn printable(text: &str) -> String {
     shown
 }
 
+/// The name of a file, to be shown.
+pub fn shown(path: &Path) -> String {
+    printable(&path.display().to_string())
+}
+
 /// Characters that change the direction or the place of what follows: they would let a key
 /// pretend to be another one on the screen.
 fn is_invisible(c: char) -> bool {

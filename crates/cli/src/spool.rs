@@ -24,6 +24,8 @@ impl Spool {
     /// anyway; where this user can make none there, who may still write to a store that is there, in the
     /// folder of temporary files.
     pub fn beside(path: &Path) -> Spool {
+        // A link may lead to where there is more room than beside it.
+        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let folder = match tempfile_in(beside) {
             Ok(_) => beside.to_owned(),

@@ -247,6 +247,8 @@ fn what_is_made_of_a_private_store_is_private() {
             &["convert", &btree, &target, "--to", "btree"],
             &["convert", &btree, &target, "--to", "tsv"],
             &["convert", &text, &target, "--to", "hash"],
+            &["dump", &constant, "-o", &target],
+            &["range", &btree, "-o", &target],
         ] {
             run(args).expect(0);
             let mut made = folder.names();
@@ -259,6 +261,29 @@ fn what_is_made_of_a_private_store_is_private() {
                 std::fs::remove_file(folder.path(&name)).expect("it can be removed");
             }
         }
+    }
+}
+
+/// The name of a file, which is anybody's, moved the terminal, or began a line of its own.
+#[test]
+fn names_of_files_are_shown_in_one_line() {
+    let folder = Folder::new();
+    let (text, name) = (cdb_text(&plain_records(3)), "e\u{1b}[31m\nx");
+    for kind in ["constant", "hash", "btree"] {
+        let store = folder.path(name);
+        let told = |args: &[&str], text: &[u8]| run_with(args, text).expect(0).text();
+        let made = told(&["load", &store, "--to", kind], text.as_ref());
+        for told in [
+            made,
+            told(&["verify", &store], b""),
+            told(&["stat", &store], b""),
+            told(&["preload", &store], b""),
+        ] {
+            assert!(!told.contains('\u{1b}') && told.contains("e\\x1b[31m\\nx"), "{told}");
+        }
+        folder.names().iter().for_each(|name| {
+            std::fs::remove_file(folder.path(name)).expect("it can be removed");
+        });
     }
 }
 

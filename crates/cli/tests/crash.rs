@@ -170,6 +170,25 @@ fn a_full_disk_is_an_error_and_the_old_store_stays() {
     }
 }
 
+/// What waits lay beside the link, where there was no room.
+#[test]
+fn a_link_to_a_store_needs_no_room_beside_it() {
+    let folder = Folder::new();
+    let disk = folder.path("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let Some(_mount) = Mount::tmpfs(&disk, "1m") else {
+        eprintln!("skipped: this user may not mount a filesystem");
+        return;
+    };
+    let text = folder.file("text", cdb_text(&plain_records(200_000)));
+    let (link, store) = (format!("{disk}/link"), folder.path("store"));
+    std::os::unix::fs::symlink(&store, &link).expect("a link");
+    for more in [&[][..], &["--duplicates", "last"]] {
+        run(&[&["load", &link, &text], more].concat()).expect(0);
+        assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 200_000);
+    }
+}
+
 /// A mounted filesystem, unmounted when dropped.
 struct Mount(String);
 

@@ -83,8 +83,8 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
         let done = serde_json::json!({ "file_bytes": meta.len() });
         json::tell(&json::with_paths([("store", &args.store), ("target", target)], done))?;
     } else if !quiet {
-        let (path, bytes) = (args.store.display(), HumanBytes(meta.len()));
-        output::tell(format!("{}: a copy of {path}, {bytes}\n", target.display()))?;
+        let (path, bytes) = (output::shown(&args.store), HumanBytes(meta.len()));
+        output::tell(format!("{}: a copy of {path}, {bytes}\n", output::shown(target)))?;
     }
     Ok(Status::Done)
 }

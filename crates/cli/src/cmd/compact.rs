@@ -163,7 +163,7 @@ fn say(args: &Compact, before: &str, after: &str, is_done: bool, quiet: bool) ->
     if quiet {
         return Ok(());
     }
-    let path = args.store.display();
+    let path = output::shown(&args.store);
     let more = if is_done { "" } else { "; there is more to do" };
     output::tell(format!("{path}: {before} before, {after} now{more}\n"))
 }

@@ -144,7 +144,7 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
         });
         json::tell(&json::with_paths([("store", path)], done))?;
     } else if !quiet {
-        let path = path.display();
+        let path = output::shown(path);
         output::tell(if is_new {
             format!("{path}: a new {kind} store\n")
         } else {

@@ -3,6 +3,7 @@
 use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, format_parser};
 use crate::exit::Status;
 use crate::output::Output;
+use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Result, Scan};
@@ -52,6 +53,7 @@ pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
     let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     store.note_other_tables(quiet)?;
+    as_private_as(&args.store, &args.output);
     let out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
     write_text(args.to, out, |write| each_record(&store, &bar, write))?;

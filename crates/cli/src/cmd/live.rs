@@ -4,7 +4,7 @@
 //! are left out.
 
 use crate::json::with_paths;
-use crate::output::Output;
+use crate::output::{self, Output};
 use credenza::stats::{Histogram, Observer, Operation, Operations, Outcome, Tally};
 use credenza::{Error, ErrorKind, Result};
 use indicatif::{HumanBytes, HumanCount};
@@ -107,7 +107,7 @@ impl Report {
     }
 
     fn table(&self, path: &Path) -> String {
-        let mut text = format!("{}\n", path.display());
+        let mut text = format!("{}\n", output::shown(path));
         let _ = writeln!(
             text,
             "{:<11} {:>12} {:>15} {:>7} {:>11} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",

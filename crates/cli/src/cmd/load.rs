@@ -166,7 +166,8 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     if args.json {
         print_json(&args.store, read, records, bytes)?;
     } else if !quiet {
-        let (path, added, records) = (args.store.display(), HumanCount(added), HumanCount(records));
+        let (path, added, records) =
+            (output::shown(&args.store), HumanCount(added), HumanCount(records));
         let bytes = HumanBytes(bytes);
         output::tell(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
     }
@@ -218,7 +219,7 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
         0 => String::new(),
         n => format!(" ({} more had a repeated key and were left out)", HumanCount(n)),
     };
-    let (store, count, bytes) = (store.display(), HumanCount(records), HumanBytes(bytes));
+    let (store, count, bytes) = (output::shown(store), HumanCount(records), HumanBytes(bytes));
     let noun = if records == 1 { "record" } else { "records" };
     output::tell(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
 }

@@ -66,6 +66,6 @@ fn report(path: &Path, before: Residency, after: Residency, json: bool) -> Resul
     }
     let (before, after, total) =
         (HumanBytes(before.resident), HumanBytes(after.resident), HumanBytes(after.total));
-    let path = path.display();
+    let path = output::shown(path);
     output::print(format!("{path}: {before} of {total} in memory before, {after} now\n"))
 }

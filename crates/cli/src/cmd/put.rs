@@ -201,7 +201,7 @@ fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Resul
         });
         return json::tell(&json::with_paths([("store", &args.store)], done));
     }
-    let path = args.store.display();
+    let path = output::shown(&args.store);
     let text = match numbers {
         Some((number, _)) if args.from.is_none() => format!("{number}\n"),
         _ if quiet => return Ok(()),
@@ -243,6 +243,6 @@ fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
         0 => String::new(),
         n => format!(" ({} more had a value, which stayed)", HumanCount(n)),
     };
-    let (path, written) = (args.store.display(), HumanCount(written));
+    let (path, written) = (output::shown(&args.store), HumanCount(written));
     output::tell(format!("{path}: {written} {noun} written{more}\n"))
 }

@@ -8,6 +8,7 @@ use crate::cmd::table;
 use crate::exit::Status;
 use crate::keys;
 use crate::output::Output;
+use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::table::TableOf;
 use clap::Args;
@@ -92,6 +93,7 @@ pub fn run(args: &Range, quiet: bool) -> Result<Status> {
     if args.hex {
         table.check_hex()?;
     }
+    as_private_as(&args.store, &args.output);
     let mut out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
     match args.to {

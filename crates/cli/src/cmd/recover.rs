@@ -62,7 +62,7 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         });
         json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], done))?;
     } else if !quiet {
-        let target = args.target.display();
+        let target = output::shown(&args.target);
         let (keys, records) = (HumanCount(found.keys), HumanCount(found.records));
         let lost = HumanBytes(found.lost_bytes);
         output::tell(format!("{target}: {keys} keys from {records} records, {lost} lost\n"))?;

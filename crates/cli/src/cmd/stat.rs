@@ -209,7 +209,7 @@ fn as_json(found: &Found) -> Value {
 fn as_text(found: &Found) -> String {
     let Found { path, kind, stats, residency, readers } = found;
     let mut text = String::new();
-    row(&mut text, "store", path.display());
+    row(&mut text, "store", output::shown(path));
     row(&mut text, "kind", kind);
     row(&mut text, "records", HumanCount(stats.records));
     let file = stats.file_bytes;

@@ -65,7 +65,7 @@ pub fn run(args: &Verify, quiet: bool) -> Result<Status> {
 }
 
 fn print(path: &Path, Found { kind, records, bytes }: &Found) -> Result<()> {
-    let (path, records, bytes) = (path.display(), HumanCount(*records), HumanBytes(*bytes));
+    let (path, records, bytes) = (output::shown(path), HumanCount(*records), HumanBytes(*bytes));
     output::print(format!("{path}: ok ({kind}, {records} records, {bytes})\n"))
 }
 
