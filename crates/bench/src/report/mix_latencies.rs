@@ -13,7 +13,7 @@ pub const TITLE: &str = "Latencies of a mix by processes or threads";
 
 /// What the figures are.
 const EXPLAINED: &str = "Single operations, kind by kind, of all processes (procs) or threads of a row \
-    together: on one more store every sixteenth of each was timed by itself, while the others did theirs. Where \
+    together: on one more store one in sixteen of each was timed by itself, while the others did theirs. Where \
     there are more of them than processors, they have in them how long they waited for one. ! some answers were wrong.";
 
 const HEADS: [&str; 8] = ["store", "phase", "at once", "operation", "p50", "p99", "p99.9", "max"];

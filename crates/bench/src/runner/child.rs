@@ -13,6 +13,7 @@ use super::own_counters::OwnCounters;
 use super::passes::{self, Checker, Total};
 use super::protocol::{self, Message, Sample, Spec, say};
 use super::room;
+use super::singly::Singly;
 use super::together::{Coordinator, Pipes};
 use crate::driver::{Driver, ForDriver, Reading, Shape, Store, can_do, kernel, with_driver};
 use crate::measure::{self, Footprint, Latencies, Meter};
@@ -30,8 +31,6 @@ pub(crate) const STORE: &str = "store";
 pub(super) const PASSES: usize = 3;
 /// No further pass begins when the timed ones together took so long.
 const PASSES_TIME: Duration = Duration::from_secs(3);
-/// One lookup in so many is timed by itself.
-pub(super) const LATENCY_EVERY: usize = 16;
 
 /// Reads a [`Spec`], a line, from standard input, does it, and says what came of it on standard output.
 pub(crate) fn main() -> Result<()> {
@@ -321,10 +320,11 @@ impl<S: Store> Reader<'_, S> {
         let expected = Total::expected(queries, &self.inputs.records);
         let mut latencies = Latencies::new(clock_ns);
         let is_timed_singly = self.spec.latencies && (phase.is_single_get() || phase.is_batched());
-        let every = if self.cold { 1 } else { LATENCY_EVERY };
+        let is_cold = self.cold;
+        let which = || if is_cold { Singly::all() } else { Singly::some() };
         let singly = |store: &mut S, latencies: &mut Latencies| match phase.is_batched() {
             true => passes::batch_latencies(store, queries, batch, latencies),
-            false => passes::latencies(store, queries, every, latencies),
+            false => passes::latencies(store, queries, which(), latencies),
         };
         let cold_singly = self.cold && is_timed_singly;
         let pass = |store: &mut S, latencies: &mut Latencies| match cold_singly {

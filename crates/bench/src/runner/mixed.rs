@@ -6,9 +6,10 @@
 
 use super::beside::{self, Scanned};
 use super::changes::{Outcome, Watch, Work, check_keys};
-use super::child::{LATENCY_EVERY, Round};
+use super::child::Round;
 use super::passes::{self, Total};
 use super::protocol::{Sample, Spec};
+use super::singly::Singly;
 use crate::driver::{Driver, Shape, Store, Writer};
 use crate::measure::Latencies;
 use crate::workload::changes::{Beside, Model, Script, Step};
@@ -455,9 +456,9 @@ impl<'a> Steps<'a> {
         spec: &Spec,
     ) -> Result<(StepLatencies, Option<String>)> {
         let (mut outcome, mut all) = (Outcome::default(), BTreeMap::new());
-        let every = if spec.cold { 1 } else { LATENCY_EVERY };
-        let each = |store: &mut W, i: usize, step: (Step, &[u8], &[u8])| {
-            let start = i.is_multiple_of(every).then(Instant::now);
+        let mut which = if spec.cold { Singly::all() } else { Singly::some() };
+        let each = |store: &mut W, _: usize, step: (Step, &[u8], &[u8])| {
+            let start = which.takes_next().then(Instant::now);
             do_step(store, step, &mut outcome)?;
             if let Some(start) = start {
                 let new = || Latencies::new(spec.clock_ns);

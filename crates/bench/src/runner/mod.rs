@@ -28,6 +28,7 @@ pub(crate) mod protocol;
 mod reads_over_time;
 pub(crate) mod room;
 mod round;
+mod singly;
 mod summary;
 pub(crate) mod tee;
 pub(crate) mod together;

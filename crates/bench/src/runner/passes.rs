@@ -4,6 +4,7 @@
 //! next key from the buffer, call the store, add the value's length and first byte. The sum is
 //! compared with what the data say, so that no call can be left out, by a store or a compiler.
 
+use super::singly::Singly;
 use crate::driver::{Store, ahead};
 use crate::measure::Latencies;
 use crate::workload::changes::Model;
@@ -216,17 +217,17 @@ pub(super) fn range_latencies<S: Store>(
     Ok(total)
 }
 
-/// Times every `every`-th lookup by itself.
+/// Times the lookups of a sample by themselves.
 #[inline(never)]
 pub(crate) fn latencies<S: Store>(
     store: &mut S,
     queries: &Queries,
-    every: usize,
+    mut which: Singly,
     into: &mut Latencies,
 ) -> Result<Total> {
     let mut total = Total::default();
-    for (i, key) in queries.iter().enumerate() {
-        if i % every == 0 {
+    for key in queries.iter() {
+        if which.takes_next() {
             let start = Instant::now();
             store.get(key, |value| total.add(value))?;
             into.record_since(start);

@@ -291,9 +291,9 @@ fn threads_do_all_operations_of_a_mix_once_or_tell() {
             assert_eq!(names, ["get", "insert", "remove", "update"], "{count}");
             kinds.values().map(|of| timed(of)).sum::<u64>()
         };
-        // Every sixteenth of each thread, from its first on.
+        // About one in sixteen.
         let singly = of_kinds(&measured.operation_latencies);
-        assert!((75..=75 + count as u64).contains(&singly), "{count}: {singly}");
+        assert!((55..=95).contains(&singly), "{count}: {singly}");
         let at_rate = measured.at_rate.unwrap();
         assert_eq!((at_rate.wrong, at_rate.ops), (None, 1000), "{count}");
         let all = [timed(&at_rate.latencies), of_kinds(&at_rate.operation_latencies)];
