@@ -40,6 +40,24 @@ fn values_that_are_replaced_do_not_make_the_file_grow_for_ever() {
 }
 
 /// A reader that stays holds the pages of its commit, and not those of all that come after.
+/// The room of a value that has more pages than were looked at for it was never found again.
+#[test]
+fn a_value_longer_than_what_is_looked_at_uses_the_room_of_the_one_before() {
+    const MEGA: usize = 1 << 20;
+    for (sizes, turns) in [(&[66][..], 8), (&[40], 8), (&[30, 1, 10, 3, 20], 40)] {
+        let store = BTree::in_memory().unwrap();
+        let mut largest = 0;
+        for turn in 0..turns {
+            let size = sizes[turn % sizes.len()] * MEGA;
+            let key = [(turn % 3) as u8];
+            store.insert(&key[..sizes.len().min(2) - 1], &vec![turn as u8; size]).unwrap();
+            let stats = store.stats().unwrap();
+            largest = largest.max(stats.live_bytes);
+            assert!(stats.file_bytes < 7 * largest / 2 + 64 * MEGA as u64, "{sizes:?}: {stats:?}");
+        }
+    }
+}
+
 #[test]
 fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
     let folder = tempfile::tempdir().unwrap();

@@ -26,6 +26,9 @@ use crate::{Error, ErrorKind, Result};
 /// grows by pays for.
 const LOOK: u64 = 256;
 const PAID: u64 = 64;
+/// Entries that are looked at in any case for each page of a run: a twentieth of what it takes to write them. Else one of
+/// more pages than a writer begins with entries would never be found.
+const FOR_RUN: u64 = 8;
 /// Most hints that are kept.
 const MAX_HINTS: usize = 4096;
 /// The file grows by a sixteenth, but by at least and at most so many pages.
@@ -395,8 +398,8 @@ impl Space {
     fn find_run(&mut self, core: &Core, pages: u64) -> Result<Option<u64>> {
         let mut found = 0;
         // Once round, and no more than is paid for.
-        for _ in 0..(self.end + pages).min(self.credit) {
-            self.credit -= 1;
+        for _ in 0..(self.end + pages).min(self.credit.max(FOR_RUN * pages)) {
+            self.credit = self.credit.saturating_sub(1);
             if self.cursor >= self.end {
                 (self.cursor, found) = (0, 0);
             }
@@ -409,6 +412,8 @@ impl Space {
                 return Ok(Some(self.cursor - pages));
             }
         }
+        // What was found last goes on there, perhaps.
+        self.cursor -= found;
         Ok(None)
     }
 

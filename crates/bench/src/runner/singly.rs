@@ -39,7 +39,7 @@ impl Singly {
         let mut mixed = self.state;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.left = ((mixed >> 32) * self.farthest as u64 >> 32) as usize;
+        self.left = (((mixed >> 32) * self.farthest as u64) >> 32) as usize;
         true
     }
 }
