@@ -5,7 +5,8 @@ mod common;
 
 use common::rounds;
 use common::{Rng, seed, sys};
-use credenza::btree::{BTree, Duplicates, Key, Position, TableOptions};
+use credenza::Result;
+use credenza::btree::{BTree, Duplicates, Key, MultiCursorMut, Position, TableOptions};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -124,6 +125,63 @@ fn a_cursor_that_changes_leaves_out_of_order_comes_to_an_end() {
                     _ => Ok(()),
                 };
                 if done.is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The same where it goes on by values and by keys.
+#[test]
+fn a_cursor_that_changes_values_out_of_order_comes_to_an_end() {
+    type Step = fn(&mut MultiCursorMut<'_, '_>) -> Result<bool>;
+    let steps: [Step; 4] = [
+        |cursor| cursor.next(),
+        |cursor| if cursor.next_value()? { Ok(true) } else { cursor.next() },
+        |cursor| cursor.next_key(),
+        |cursor| match cursor.key() {
+            None => cursor.last(),
+            Some(_) => {
+                if cursor.previous_value()? {
+                    Ok(true)
+                } else {
+                    cursor.previous()
+                }
+            }
+        },
+    ];
+    sys::give_up_after(600);
+    let folder = tempfile::tempdir().unwrap();
+    let options = TableOptions::of_keys::<u32>().duplicates(Duplicates::Inserted);
+    let (path, bytes) = made(folder.path(), |store| {
+        let mut transaction = store.write().unwrap();
+        transaction.create_table_with("t", &options).unwrap();
+        let mut table = transaction.multi_table("t").unwrap().unwrap();
+        for i in 0..40u32 {
+            table.insert(&(0x4141_4141 + i * 1000).to_bytes(), b"valueABC").unwrap();
+        }
+        transaction.commit().unwrap();
+    });
+    let page = places(&bytes, b"valueABC")[0] / PAGE * PAGE;
+    for round in 0..rounds(150) {
+        let mut rng = Rng::new(seed(round));
+        let mut bytes = bytes.clone();
+        for _ in 0..rng.below(20) + 1 {
+            let [to, from] = [0; 2].map(|_| page + 40 + rng.below(900) as usize);
+            let len = [1, 2, 4, 8, 12][rng.below(5) as usize];
+            bytes.copy_within(from..from + len, to);
+        }
+        for (way, step) in steps.iter().enumerate() {
+            fs::write(&path, &bytes).unwrap();
+            let store = BTree::open(&path).unwrap();
+            let mut transaction = store.write().unwrap();
+            let Ok(Some(table)) = transaction.multi_table("t") else { continue };
+            let (mut cursor, mut count) = (table.cursor(), 0);
+            while let Ok(true) = step(&mut cursor) {
+                count += 1;
+                assert!(count <= 1000, "round {round}, way {way}: no end");
+                if cursor.put(b"valueXYZ").is_err() {
                     break;
                 }
             }

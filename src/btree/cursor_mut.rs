@@ -141,7 +141,7 @@ impl<'t, 'c> CursorMut<'t, 'c> {
         way: observe::Way,
         is_such: impl FnOnce(&[u8]) -> bool,
     ) -> Result<bool> {
-        let was_between = self.is_between;
+        let was = (self.is_between, self.way);
         match way {
             observe::Way::Forward => self.next()?,
             observe::Way::Back => self.previous()?,
@@ -151,12 +151,24 @@ impl<'t, 'c> CursorMut<'t, 'c> {
         }
         // Back to where it was, which is at the record behind where one was removed.
         match way {
-            observe::Way::Forward if was_between => false,
+            observe::Way::Forward if was.0 => false,
             observe::Way::Forward => self.previous()?,
             observe::Way::Back => self.next()?,
         };
-        self.is_between = was_between;
+        (self.is_between, self.way) = was;
         Ok(false)
+    }
+
+    /// Goes to the first record whose key is not below `key`, which is on its way so.
+    pub(super) fn seek_on(&mut self, way: observe::Way, key: &[u8]) -> Result<bool> {
+        let was = self.way;
+        let is_there = self.seek(key)?;
+        self.way = was;
+        self.step(match way {
+            observe::Way::Forward => Way::Forward,
+            observe::Way::Back => Way::Back,
+        });
+        Ok(is_there)
     }
 
     /// Goes elsewhere; whether there is a record.

@@ -20,6 +20,8 @@ pub(super) trait Among {
     fn first(&mut self) -> Result<bool>;
     fn last(&mut self) -> Result<bool>;
     fn seek(&mut self, pair: &[u8]) -> Result<bool>;
+    /// The same as part of a way on in one direction.
+    fn seek_on(&mut self, way: Way, pair: &[u8]) -> Result<bool>;
     fn last_with(&mut self, begin: &[u8]) -> Result<bool>;
     fn next(&mut self) -> Result<bool>;
     fn previous(&mut self) -> Result<bool>;
@@ -51,6 +53,10 @@ impl Among for Cursor<'_> {
     }
 
     fn seek(&mut self, pair: &[u8]) -> Result<bool> {
+        self.seek(pair)
+    }
+
+    fn seek_on(&mut self, _: Way, pair: &[u8]) -> Result<bool> {
         self.seek(pair)
     }
 
@@ -248,7 +254,7 @@ impl<'t, C: Among> MultiCursor<'t, C> {
     pub fn next_key(&mut self) -> Result<bool> {
         let Some(begin) = self.begin() else { return self.next() };
         match behind(&begin) {
-            Some(behind) => self.raw.seek(&behind)?,
+            Some(behind) => self.raw.seek_on(Way::Forward, &behind)?,
             None => self.raw.last()? && self.raw.next()?,
         };
         self.step(Way::Forward)
@@ -261,7 +267,7 @@ impl<'t, C: Among> MultiCursor<'t, C> {
     /// As [`Table::get`].
     pub fn previous_key(&mut self) -> Result<bool> {
         if let Some(begin) = self.begin() {
-            self.raw.seek(&begin)?;
+            self.raw.seek_on(Way::Back, &begin)?;
         }
         self.previous()
     }

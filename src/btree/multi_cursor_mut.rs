@@ -65,6 +65,10 @@ impl Among for CursorMut<'_, '_> {
         self.seek(pair)
     }
 
+    fn seek_on(&mut self, way: Way, pair: &[u8]) -> Result<bool> {
+        self.seek_on(way, pair)
+    }
+
     fn last_with(&mut self, begin: &[u8]) -> Result<bool> {
         match super::range::behind(begin) {
             Some(behind) => {
