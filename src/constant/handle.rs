@@ -15,6 +15,7 @@ use super::verify::verify;
 use crate::observe::Recorder;
 use crate::os::file::{FileId, open_regular, read_exact_at};
 use crate::os::map::Map;
+use crate::os::publish::whole_path;
 use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation, Operations, Statistics};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
@@ -79,7 +80,7 @@ impl OpenOptions {
         let snapshot = Arc::new(Snapshot::open(&path, &self)?);
         let recorder = Recorder::new(self.statistics.as_ref(), "constant", &path)?.map(Arc::new);
         let newest = Mutex::new(Arc::clone(&snapshot));
-        let whole_path = std::path::absolute(&path).unwrap_or_else(|_| path.clone());
+        let whole_path = whole_path(path.clone());
         let shared = Arc::new(Shared { path, whole_path, options: self, newest });
         Ok(Constant { snapshot, recorder, shared })
     }

@@ -21,7 +21,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -72,7 +72,7 @@ impl Staged {
             return Err(Error::invalid("this does not name a file").at(target));
         }
         // Where it is now, whatever folder the program goes to while it is written.
-        let target = std::path::absolute(&target).unwrap_or(target);
+        let target = whole_path(target);
         // Seen now and not when all is written: without this the new name cannot be made durable.
         open_folder_of(&target)?;
         let (file, named) = create_beside(&target)?;
@@ -355,6 +355,18 @@ fn led_to(path: &Path) -> PathBuf {
         path = folder_of(&path).join(next);
     }
     path
+}
+
+/// The path from the root on, which leads there from whatever folder the program is in. It stays as it is where nobody can
+/// follow it from there, as below a folder that this user may not search.
+pub(crate) fn whole_path(path: PathBuf) -> PathBuf {
+    let id = |path: &Path| std::fs::metadata(folder_of(path)).map(|meta| (meta.dev(), meta.ino()));
+    match std::path::absolute(&path) {
+        Ok(whole) if matches!((id(&path), id(&whole)), (Ok(one), Ok(other)) if one == other) => {
+            whole
+        }
+        _ => path,
+    }
 }
 
 /// The folder that holds `path`.

@@ -184,6 +184,8 @@ impl Counters {
         let calls = line.words[CALLS].load(Ordering::Relaxed);
         let is_due = match line.is_common {
             true => (calls / CALL).is_multiple_of(COMMON_INTERVAL),
+            // The first one of a program that does few is not like those that it does often.
+            false if calls == 0 => self.first() == 0,
             false => calls.is_multiple_of(CALL),
         };
         let is_timed = match self.latency {
@@ -236,16 +238,22 @@ impl Counters {
             let bucket = self.area.words().get(bucket);
             bucket.into_iter().for_each(|bucket| line.add_to(bucket, 1));
         }
-        line.call(self.latency);
+        line.call(self.latency, self.first());
         if let (Some(nanoseconds), Some(callback)) = (nanoseconds, &self.callback) {
             let (outcome, size) = (done.outcome, done.moved.bytes);
             report(callback, &Event { operation, outcome, size, nanoseconds });
         }
     }
 
+    /// Calls until the first that is due, of this thread of this process.
+    fn first(&self) -> u64 {
+        let thread = u64::from(self.pid) << 16 | u64::from(thread::number());
+        mixed(thread) >> 56
+    }
+
     /// Counts an operation that is not timed, and what it moved so far.
     pub(crate) fn record(&self, operation: Operation) {
-        self.line(self.slot(), operation).call(self.latency);
+        self.line(self.slot(), operation).call(self.latency, self.first());
     }
 
     /// Counts what an operation has moved that was counted before.
@@ -354,7 +362,7 @@ impl Line<'_> {
     }
 
     /// Counts a call, and says after one that was due when the next one is.
-    fn call(&self, latency: Latency) {
+    fn call(&self, latency: Latency, first: u64) {
         if self.is_common {
             self.words[CALLS].fetch_add(CALL, Ordering::Relaxed);
             return;
@@ -362,6 +370,7 @@ impl Line<'_> {
         let now = self.words[CALLS].load(Ordering::Relaxed);
         let calls = (now / CALL).wrapping_add(1);
         let left = match (now % CALL, latency) {
+            (0, Latency::Sampled) if now == 0 && first > 0 => first - 1,
             (0, Latency::Sampled) => interval(calls),
             // Nothing is to be done: as late as can be.
             (0, Latency::Off) => CALL - 1,
@@ -375,8 +384,11 @@ impl Line<'_> {
 /// Calls until the next that is due: 128 to 383, with nothing in common with any rhythm of the
 /// program.
 fn interval(calls: u64) -> u64 {
-    let mixed = (calls ^ calls >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    128 + (mixed >> 56)
+    128 + (mixed(calls) >> 56)
+}
+
+fn mixed(number: u64) -> u64 {
+    (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// Calls `callback`, unless this is an operation that a callback does.
@@ -435,6 +447,25 @@ mod tests {
             Ok(())
         });
         done.unwrap();
+    }
+
+    /// Of many processes that do little each, the first operations alone were timed: 5.5 us, where the others took 0.8.
+    #[test]
+    fn the_first_operation_is_timed_as_seldom_as_others() {
+        for first in [0, 1, 2, 255] {
+            let words: Words = [const { AtomicU64::new(0) }; LINE_WORDS];
+            let line = Line { words: &words, is_common: false };
+            let is_due =
+                |calls: u64| if calls == 0 { first == 0 } else { calls.is_multiple_of(CALL) };
+            let due = (0..300).find(|_| {
+                let is_due = is_due(words[CALLS].load(Ordering::Relaxed));
+                line.call(Latency::Sampled, first);
+                is_due
+            });
+            assert_eq!(due, Some(first));
+        }
+        let firsts = (0..25_600u64).filter(|pid| mixed(pid << 16) >> 56 == 0).count();
+        assert!((50..200).contains(&firsts), "{firsts}");
     }
 
     #[test]
