@@ -177,13 +177,19 @@ fn a_cursor_that_changes_values_out_of_order_comes_to_an_end() {
             let store = BTree::open(&path).unwrap();
             let mut transaction = store.write().unwrap();
             let Ok(Some(table)) = transaction.multi_table("t") else { continue };
-            let (mut cursor, mut count) = (table.cursor(), 0);
-            while let Ok(true) = step(&mut cursor) {
+            let (before, inserts) = (table.len(), way == 0 && round % 2 == 0);
+            let (mut cursor, mut count, mut done) = (table.cursor(), 0, Ok(()));
+            while done.is_ok() && matches!(step(&mut cursor), Ok(true)) {
                 count += 1;
                 assert!(count <= 1000, "round {round}, way {way}: no end");
-                if cursor.put(b"valueXYZ").is_err() {
-                    break;
-                }
+                done = if inserts { cursor.insert_before(b"new") } else { cursor.put(b"valueXYZ") };
+                done = done.and_then(|()| if inserts { cursor.next().map(drop) } else { Ok(()) });
+            }
+            // What was said to be done was, and nothing else.
+            if done.is_ok() {
+                let table = transaction.multi_table("t").unwrap().unwrap();
+                let expected = if inserts { before + count } else { before };
+                assert_eq!(table.len(), expected, "round {round}, way {way}");
             }
         }
     }

@@ -186,6 +186,7 @@ impl<'t, 'c> MultiCursorMut<'t, 'c> {
     /// # Errors
     /// As [`MultiCursorMut::put`].
     pub fn remove(&mut self) -> Result<()> {
+        self.raw.here()?;
         self.end_steps();
         let bytes = self.key.len();
         let take = |cursor: &mut Self| cursor.raw.remove();

@@ -142,17 +142,14 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// Puts a value between those with these labels, of a key whose pairs begin so; its pair.
     pub(super) fn put_between(&mut self, begin: &[u8], gap: Gap, value: &[u8]) -> Result<Vec<u8>> {
         if let Some(label) = between(gap) {
-            let pair = pair_of(begin, label);
-            self.raw.put_stored(&pair, value, Old::Replace)?;
-            return Ok(pair);
+            return put_new(&mut self.raw, pair_of(begin, label), value);
         }
         let pairs = self.pairs;
         self.raw.whole(|raw| {
             let raw = raw.borrowed();
             let mut table = MultiTableMut { raw, kind: self.kind, pairs, recorder: None };
             let pair = pair_of(begin, table.make_room(begin, gap)?);
-            table.raw.put_stored(&pair, value, Old::Replace)?;
-            Ok(pair)
+            put_new(&mut table.raw, pair, value)
         })
     }
 
@@ -277,12 +274,17 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     pub(super) fn put_for(&mut self, key: &[u8], pair: Vec<u8>, value: &[u8]) -> Result<Vec<u8>> {
         check_sizes(key, value)?;
         if !self.pairs.is_sorted() {
-            self.raw.put_stored(&pair, value, Old::Replace)?;
-            return Ok(pair);
+            return self.raw.whole(|raw| {
+                if raw.put_stored(&pair, value, Old::Replace)? {
+                    return Ok(pair);
+                }
+                // It is one more now, as only a walk finds the other.
+                Err(raw.uncounted().named(no_pair()))
+            });
         }
         let new = sorted_pair(self.pairs, key, value)?;
         self.raw.whole(|raw| {
-            raw.remove(&pair)?;
+            raw.remove_read(&pair)?;
             raw.put_stored(&new, &[], Old::Keep)
         })?;
         Ok(new)
@@ -460,6 +462,15 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         let count = bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()))?;
         self.raw.writer.scratch.moved.add(loaded);
         Ok(count)
+    }
+}
+
+/// Puts a pair that is not there; which it is.
+fn put_new(table: &mut TableMut<'_, '_>, pair: Vec<u8>, value: &[u8]) -> Result<Vec<u8>> {
+    match table.put_stored(&pair, value, Old::Keep)? {
+        false => Ok(pair),
+        // Only a lookup finds it.
+        true => Err(table.uncounted().named(no_pair())),
     }
 }
 
