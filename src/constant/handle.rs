@@ -307,7 +307,8 @@ impl Constant {
         let locked = match self.snapshot.data() {
             Data::Memory(map) => map.lock(),
             Data::File(_) => Err(Error::invalid(
-                "a store opened with Access::Read has no memory to lock; open it with Access::Map",
+                "a store opened with Access::Read has no memory to lock, nor has a file in memory that has holes; \
+                 open it with Access::Map, or a copy without holes",
             )),
         };
         locked.map_err(|e| e.at(self.path()))

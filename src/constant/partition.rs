@@ -353,7 +353,8 @@ impl Partitions {
         Ok(())
     }
 
-    /// The ranges of groups in which a partition is taken, each with at most `limit` bytes if it is not one group. A
+    /// The ranges of groups in which a partition is taken, each with at most about `limit` bytes, but for those of keys with
+    /// many values. A
     /// large partition is read once for each, which is sequential and needs no further files; and once before, to see where
     /// they are: those of one key with many values are all in one group, and ranges without any would be as many.
     fn ranges(

@@ -234,7 +234,8 @@ impl<F: Format> Reader<F> {
         let locked = match &self.inner.data {
             Data::Map(map) => map.lock(),
             Data::Bytes(_) | Data::File(_) => Err(Error::invalid(
-                "only a mapped store can be locked in memory; open it with Access::Map",
+                "only a mapped store can be locked in memory, and no file in memory that has holes is; open it with \
+                 Access::Map, or a copy without holes",
             )),
         };
         locked.map_err(|e| self.name(e))

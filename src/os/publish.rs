@@ -67,8 +67,9 @@ impl Staged {
 
     /// The same for `target` itself: if that is a link, it is replaced by the file.
     pub(crate) fn beside(target: PathBuf) -> Result<Staged> {
-        // A slash at the end makes it a folder's.
-        if target.file_name().is_none() || target.as_os_str().as_bytes().ends_with(b"/") {
+        // A slash or a dot at the end makes it a folder's.
+        let name = target.as_os_str().as_bytes();
+        if target.file_name().is_none() || name.ends_with(b"/") || name.ends_with(b"/.") {
             return Err(Error::invalid("this does not name a file").at(target));
         }
         // Where it is now, whatever folder the program goes to while it is written.
@@ -563,9 +564,10 @@ mod tests {
     #[test]
     fn a_folder_that_is_not_there_is_no_target() {
         let folder = tempfile::tempdir().unwrap();
-        let target = folder.path().join("new/");
-        let error = Staged::create(&target).unwrap_err().to_string();
-        assert!(error.contains("new/") && error.contains("does not name a file"), "{error}");
+        for name in ["new/", "new/."] {
+            let error = Staged::create(folder.path().join(name)).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("does not name a file"), "{error}");
+        }
         Staged::create(folder.path().join("new")).unwrap();
     }
 

@@ -24,11 +24,16 @@ impl Spool {
     /// anyway; where this user can make none there, who may still write to a store that is there, in the
     /// folder of temporary files.
     pub fn beside(path: &Path) -> Spool {
-        // A link may lead to where there is more room than beside it.
-        let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let beside = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        let folder = match tempfile_in(beside) {
-            Ok(_) => beside.to_owned(),
+        let folder_of = |path: &Path| {
+            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+            folder.unwrap_or(Path::new(".")).to_owned()
+        };
+        // A link may lead to where there is more room than beside it, and to a store that is not there yet.
+        let led_to = std::fs::canonicalize(path)
+            .or_else(|_| std::fs::read_link(path).map(|to| folder_of(path).join(to)));
+        let beside = folder_of(led_to.as_deref().unwrap_or(path));
+        let folder = match tempfile_in(&beside) {
+            Ok(_) => beside,
             Err(_) => std::env::temp_dir(),
         };
         let file = spooled_tempfile_in(MEMORY, &folder);

@@ -183,7 +183,8 @@ fn a_link_to_a_store_needs_no_room_beside_it() {
     let text = folder.file("text", cdb_text(&plain_records(200_000)));
     let (link, store) = (format!("{disk}/link"), folder.path("store"));
     std::os::unix::fs::symlink(&store, &link).expect("a link");
-    for more in [&[][..], &["--duplicates", "last"]] {
+    // Also of one that is not there yet.
+    for more in [&["--duplicates", "last"][..], &["--duplicates", "last"], &[]] {
         run(&[&["load", &link, &text], more].concat()).expect(0);
         assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 200_000);
     }
