@@ -417,6 +417,28 @@ fn space_of_large_values_is_used_again() {
     }
 }
 
+/// Each time that the index was made from the log the rest of a segment was left behind, and where little was changed in
+/// between nobody ever cleaned it.
+#[test]
+fn a_store_whose_index_is_made_again_and_again_stays_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..1000u64).for_each(|i| store.insert(&i.to_le_bytes(), b"1").unwrap());
+    drop(store);
+    for turn in 0..100u64 {
+        std::fs::remove_file(index_of(&path)).unwrap();
+        let store = Hash::open(&path).unwrap();
+        store.insert(&(turn % 1000).to_le_bytes(), b"2").unwrap();
+        store.sync().unwrap();
+        let len = std::fs::metadata(&path).unwrap().len();
+        assert!(len < 16 << 20, "{len} bytes after {turn} times");
+    }
+    let store = Hash::open(&path).unwrap();
+    store.verify(|_, _| ()).unwrap();
+    assert_eq!(store.len().unwrap(), 1000);
+}
+
 /// What pages give up as they grow is used by others, also where there are few.
 #[test]
 fn a_small_store_has_a_small_index() {

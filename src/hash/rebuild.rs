@@ -8,6 +8,7 @@
 //! What may lie behind that end, on the disk, must never be taken for a part of the log later: its
 //! segments' headers are wiped, and the log goes on in a new segment, with a number by chance.
 
+use super::clean::LARGE;
 use super::fill::Collected;
 use super::format::{Checkpoint, SEGMENT_HEADER, session, unit_place, words};
 use super::index::{Index, not_a_record};
@@ -232,6 +233,9 @@ impl Writer<'_> {
         self.next_segment(&mut cursor, 0, 1 + (random_word()? >> 32))?;
         self.publish(&cursor);
         self.index.store(words::APPLIED, cursor.at);
+        // The rest of the segment is garbage that the next change pays for. Else a store of which little is changed
+        // between one time and the next would be longer by a segment each time.
+        self.index.store(words::DEBT, end.segment.end().saturating_sub(end.at).min(LARGE));
         Ok(())
     }
 
