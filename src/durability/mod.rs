@@ -17,7 +17,9 @@ pub enum Durability {
     /// only a sync makes free.
     #[default]
     Buffered,
-    /// As buffered, with a sync every so many milliseconds.
+    /// As buffered, with a sync every so many milliseconds, by a thread of the process that opened the store. In one that is
+    /// forked since there is none: it opens the store itself, or calls `sync`, to have what it writes synced when its
+    /// parent has ended.
     Interval(u64),
     /// When the call returns; those who call at the same time share one wait for the disk.
     Sync,
