@@ -54,7 +54,14 @@ impl Slots {
             return Err(Error::invalid("statistics are not shared on big-endian machines"));
         }
         let file = open_or_create(path)?;
-        let opened = locked(&file, OPEN_ATTEMPTS, || open(&file));
+        let opened = locked(&file, OPEN_ATTEMPTS, || {
+            open(&file).inspect_err(|_| {
+                // On a full disk: a file without content would be in the way of who looks for one.
+                if file.metadata().is_ok_and(|meta| meta.len() == 0) {
+                    let _ = std::fs::remove_file(path);
+                }
+            })
+        });
         let area = opened.ok_or_else(|| {
             Error::invalid("the lock of these statistics cannot be had; another process keeps it")
         });

@@ -86,10 +86,22 @@ fn samples(place: &str, rounds: usize, summary: &Summary) -> Result<()> {
     if rounds == 0 || count != rounds {
         return Err(unfit(place, &format!("samples: {count}, rounds: {rounds}")));
     }
-    match summary.samples.iter().find(|sample| !(sample.is_finite() && **sample > 0.0)) {
-        Some(sample) => Err(unfit(place, &format!("the sample {sample} is not above 0"))),
-        None => Ok(()),
+    if let Some(sample) =
+        summary.samples.iter().find(|sample| !(sample.is_finite() && **sample > 0.0))
+    {
+        return Err(unfit(place, &format!("the sample {sample} is not above 0")));
     }
+    let &Summary { median, low, high, .. } = summary;
+    let of_samples = super::stats::median(&summary.samples).unwrap_or_default();
+    // Each was written with seven digits.
+    if (median - of_samples).abs() > 1e-5 * of_samples
+        || !(low <= high && low <= median && median <= high)
+    {
+        let what =
+            format!("the median {median} [{low}, {high}] is not that of the samples, {of_samples}");
+        return Err(unfit(place, &what));
+    }
+    Ok(())
 }
 
 /// The rounds of the samples, where the report has them, are as many, and different ones.

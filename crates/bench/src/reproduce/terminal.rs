@@ -28,7 +28,9 @@ pub(super) fn opening(machine: &Machine, scale: f64) -> String {
     facts.retain(|fact| !fact.is_empty());
     let mut out = wrapped("Here: ", &facts.join(", "));
     if (scale - 1.0).abs() > f64::EPSILON {
-        let what = format!("every number of records is {scale} times what the document had");
+        let what = format!(
+            "every number of records is {scale} times what the document had, or the least that its experiment makes sense with"
+        );
         out += &wrapped("Scaled: ", &what);
     }
     out
