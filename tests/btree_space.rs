@@ -58,6 +58,25 @@ fn a_value_longer_than_what_is_looked_at_uses_the_room_of_the_one_before() {
     }
 }
 
+/// Single pages went into the middle of the room that long values had left, one after the other, until no value found any.
+#[test]
+fn small_changes_leave_room_for_long_values() {
+    let store = BTree::in_memory().unwrap();
+    let mut rng = Rng::new(1);
+    let small = |rng: &mut Rng| rng.below(3000).to_le_bytes();
+    for _ in 0..20_000 {
+        store.insert(&small(&mut rng), &[1; 300]).unwrap();
+    }
+    for turn in 0..400 {
+        store.insert(b"long", &vec![turn as u8; 1 << 20]).unwrap();
+        for _ in 0..50 {
+            store.insert(&small(&mut rng), &[turn as u8; 300]).unwrap();
+        }
+        let stats = store.stats().unwrap();
+        assert!(stats.file_bytes < 30 << 20, "after {turn} turns: {stats:?}");
+    }
+}
+
 #[test]
 fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
     let folder = tempfile::tempdir().unwrap();

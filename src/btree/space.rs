@@ -29,6 +29,9 @@ const PAID: u64 = 64;
 /// Entries that are looked at in any case for each page of a run: a twentieth of what it takes to write them. Else one of
 /// more pages than a writer begins with entries would never be found.
 const FOR_RUN: u64 = 8;
+/// Marks a page that was freed with others beside it. It is no hint: single pages that are taken out of the middle of such
+/// room, and stay, leave none for the next value of several pages, which then made the file longer each time.
+const IN_RUN: u64 = 1 << 63;
 /// Most hints that are kept.
 const MAX_HINTS: usize = 4096;
 /// The file grows by a sixteenth, but by at least and at most so many pages.
@@ -39,7 +42,7 @@ const GROWTH: (u64, u64) = (8, 2048);
 pub(crate) struct Space {
     held: Held,
     hints: Vec<u64>,
-    /// Pages that this writer took, and such of commits that it freed.
+    /// Pages that this writer took, and such of commits that it freed, those of runs marked [`IN_RUN`].
     taken: Vec<u64>,
     freed: Vec<u64>,
     /// Pages of values of commits that something was put behind.
@@ -78,7 +81,7 @@ impl Space {
     /// `None` if the place of the table itself was changed.
     pub(crate) fn changed(&self) -> Option<impl Iterator<Item = u64>> {
         let pages = self.taken.iter().chain(&self.freed).chain(&self.added);
-        (!self.has_new_table).then(|| pages.copied())
+        (!self.has_new_table).then(|| pages.map(|page| page & !IN_RUN))
     }
 
     /// Notes that something was put into a page of values of a commit.
@@ -117,6 +120,9 @@ impl Space {
         let from = self.freed.len().saturating_sub(room).max(since);
         for i in from..self.freed.len() {
             let page = self.freed[i];
+            if page & IN_RUN != 0 {
+                continue;
+            }
             // Where the table is damaged whoever takes a page says so.
             let is_free = core.entry(page).is_ok_and(|words| {
                 let [birth, freed] = words.map(|word| word.load(Ordering::Relaxed));
@@ -136,7 +142,7 @@ impl Space {
         self.taken.clear();
         let room = MAX_HINTS.saturating_sub(self.hints.len());
         let from = self.freed.len().saturating_sub(room);
-        self.hints.extend(self.freed.drain(..).skip(from));
+        self.hints.extend(self.freed.drain(..).skip(from).filter(|page| page & IN_RUN == 0));
     }
 
     /// Takes back what a writer did who gives up.
@@ -148,7 +154,7 @@ impl Space {
     pub(crate) fn take_back_to(&mut self, core: &Core, taken: usize, freed: usize) -> Result<()> {
         let is_given_back = self.freed.len() > freed;
         for page in self.freed.drain(freed.min(self.freed.len())..) {
-            core.entry(page)?[1].store(0, Ordering::Release);
+            core.entry(page & !IN_RUN)?[1].store(0, Ordering::Release);
         }
         // Not before: a sync that is going on may have passed them by.
         if is_given_back {
@@ -500,6 +506,11 @@ impl<'c> Writer<'c> {
     /// Frees a page.
     #[inline]
     pub(crate) fn free(&mut self, page: u64) -> Result<()> {
+        self.free_marked(page, 0)
+    }
+
+    #[inline(always)]
+    fn free_marked(&mut self, page: u64, mark: u64) -> Result<()> {
         let [birth, freed] = self.core.entry(page)?;
         let born = birth.load(Ordering::Relaxed);
         let gone = freed.load(Ordering::Relaxed);
@@ -511,10 +522,12 @@ impl<'c> Writer<'c> {
             // Nobody ever saw it.
             birth.store(0, Ordering::Release);
             freed.store(0, Ordering::Release);
-            space.hints.push(page);
+            if mark == 0 {
+                space.hints.push(page);
+            }
         } else {
             freed.store(self.stamp, Ordering::Release);
-            space.freed.push(page);
+            space.freed.push(page | mark);
             space.retained += u64::from(format::born(born) <= space.base);
         }
         Ok(())
@@ -548,11 +561,12 @@ impl<'c> Writer<'c> {
     /// Frees them.
     pub(crate) fn free_far(&mut self, far: Far) -> Result<()> {
         let (from, pages) = (far.page(), u64::from(far.len).div_ceil(PAGE_BYTES));
-        if pages > 1 {
-            // The next one is looked for, though the file did not grow.
-            self.scratch.space.credit += PAID * pages;
+        if pages == 1 {
+            return self.free(from);
         }
-        (from..from + pages).try_for_each(|page| self.free(page))
+        // The next one is looked for, though the file did not grow.
+        self.scratch.space.credit += PAID * pages;
+        (from..from + pages).try_for_each(|page| self.free_marked(page, IN_RUN))
     }
 
     /// Gives readers another page of slots; `false` if there are as many as can be.
