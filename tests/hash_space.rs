@@ -5,8 +5,11 @@ mod common;
 mod syncs;
 
 use common::hash::{index_of, must};
+use common::mount::Mount;
 use common::{Rng, rounds, seed};
+use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
+use credenza::{Get, OpenOptions};
 use std::fs::File;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
@@ -399,6 +402,47 @@ fn check_copies(folder: &tempfile::TempDir) {
     let (blocks, len) = room(&copy);
     assert!(blocks >= len, "{blocks} of {len}");
     assert_eq!(store.len().unwrap(), 20_000);
+}
+
+/// Whoever may only read such a copy, in a file system in memory that is full, was ended by the first hole (SIGBUS).
+#[test]
+fn holes_that_cannot_be_filled_are_an_error() {
+    let Some(mount) = Mount::of_size("2m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let (hash, btree) = (folder.path().join("hash"), folder.path().join("btree"));
+    Hash::create(&hash).unwrap().insert(b"zeros", &[0; 300_000]).unwrap();
+    BTree::create(&btree).unwrap().insert(b"zeros", &[0; 300_000]).unwrap();
+    let sparse_copy = |path: &Path| {
+        let copy = mount.path().join(path.file_name().unwrap());
+        let (bytes, file) = (std::fs::read(path).unwrap(), File::create(&copy).unwrap());
+        for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+            if page.iter().any(|byte| *byte != 0) {
+                file.write_all_at(page, at).unwrap();
+            }
+        }
+        file.set_len(bytes.len() as u64).unwrap();
+        copy
+    };
+    let copies = [hash, btree].map(|path| sparse_copy(&path));
+    let read = |path: &Path| -> credenza::Result<usize> {
+        let store = OpenOptions::new().read_only(true).open(path)?;
+        Ok(store.get(b"zeros")?.map_or(0, |value| value.len()))
+    };
+    for copy in &copies {
+        assert_eq!(
+            read(&sparse_copy(&folder.path().join(copy.file_name().unwrap()))).unwrap(),
+            300_000
+        );
+        sparse_copy(&folder.path().join(copy.file_name().unwrap()));
+    }
+    std::fs::write(mount.path().join("rest"), vec![1; 2 << 20]).unwrap_err();
+    for copy in &copies {
+        let error = read(copy).unwrap_err().to_string();
+        assert!(error.contains("which has holes") && error.contains("free some space"), "{error}");
+    }
 }
 
 /// Values larger than the largest piece of the log are written over and over.

@@ -71,6 +71,28 @@ pub(crate) fn lacks_pages(file: &File, meta: &Metadata) -> bool {
     meta.blocks().saturating_mul(512) < meta.len() && is_in_memory(file)
 }
 
+/// An error for a file that lacks pages, of which nobody who only reads it would be given the rest: the file system is full.
+pub(crate) fn refuse_holes(file: &File, meta: &Metadata) -> Result<()> {
+    if !lacks_pages(file, meta) {
+        return Ok(());
+    }
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open, and there is room for the answer.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return Ok(());
+    }
+    // SAFETY: the call has succeeded, and written it.
+    let found = unsafe { found.assume_init() };
+    let missing = meta.len().saturating_sub(meta.blocks().saturating_mul(512));
+    // Without a limit both numbers are 0.
+    let is_limited = found.f_blocks > 0;
+    if is_limited && found.f_bavail.saturating_mul(found.f_frsize) < missing {
+        let error = io::Error::from_raw_os_error(libc::ENOSPC);
+        return Err(Error::io("make room in memory for all of the file, which has holes,", error));
+    }
+    Ok(())
+}
+
 /// Whether a file's pages are all there is of it (tmpfs).
 pub(super) fn is_in_memory(file: &File) -> bool {
     let mut found = MaybeUninit::<libc::statfs>::uninit();

@@ -12,7 +12,7 @@
 
 pub(crate) mod advice;
 
-use super::holes::is_in_memory;
+use super::holes::{is_in_memory, refuse_holes};
 use super::map::page_bytes;
 use super::process::longest_file;
 use super::room::Room;
@@ -117,6 +117,9 @@ impl SharedMap {
         let is_own = meta.uid() == unsafe { libc::geteuid() };
         if len < HEAD_BYTES {
             return Err(Error::corrupt(len, "the file ends within its header"));
+        }
+        if write == 0 || kind != libc::MAP_SHARED {
+            refuse_holes(&file, &meta)?;
         }
         let mut reserved = Room::part(room, len).next_multiple_of(1 << 20);
         let enough = len.next_multiple_of(1 << 20).max(64 << 20);
