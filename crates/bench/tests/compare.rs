@@ -33,9 +33,10 @@ fn slower() -> String {
     let mut report: Value = serde_json::from_str(&saved()).unwrap();
     for result in report["results"].as_array_mut().unwrap() {
         if result["store"] == "constant" {
-            for sample in result["ns_per_op"]["samples"].as_array_mut().unwrap() {
-                *sample = (sample.as_f64().unwrap() * 2.0).into();
-            }
+            let figures = &mut result["ns_per_op"];
+            let twice = |figure: &mut Value| *figure = (figure.as_f64().unwrap() * 2.0).into();
+            figures["samples"].as_array_mut().unwrap().iter_mut().for_each(twice);
+            ["median", "low", "high"].iter().for_each(|name| twice(&mut figures[*name]));
         }
     }
     report.to_string()
@@ -65,6 +66,19 @@ fn the_exit_status_tells_whether_something_regressed() {
     // The other way round everything became faster; and who expects half the speed is content.
     assert_eq!(compare(&[&after, &before]).status.code(), Some(0));
     assert_eq!(compare(&[&before, &after, "--threshold=150"]).status.code(), Some(0));
+}
+
+/// A median that is not that of the samples was taken for what the run gave.
+#[test]
+fn a_median_that_the_samples_contradict_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut report: Value = serde_json::from_str(&saved()).unwrap();
+    report["results"][0]["ns_per_op"]["median"] = 1.0.into();
+    let before = file(folder.path(), "a.json", saved());
+    let after = file(folder.path(), "b.json", report.to_string());
+    let got = compare(&[&before, &after]);
+    assert_eq!(got.status.code(), Some(111));
+    assert!(text(&got.stderr).contains("is not that of the samples"), "{}", text(&got.stderr));
 }
 
 #[test]

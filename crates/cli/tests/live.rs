@@ -97,7 +97,6 @@ fn what_is_done_with_a_btree_store_is_seen() {
     assert_eq!((number("commit", "calls"), number("commit", "items")), (2 + 1 + 1 + 1, 6));
     assert_eq!((number("commit_sync", "calls"), number("commit_sync", "items")), (2, 2));
     assert_eq!((number("abort", "done"), number("abort", "timed")), (1, 1));
-    assert!(number("insert", "timed") > 0);
     let line = run(&[&["stat", "--live", &path], &QUICKLY[..]].concat()).expect(0).text();
     let names = ["get", "scan", "insert", "remove", "commit", "commit_sync", "abort"];
     assert_eq!(line, (names.map(|name| format!("{name} 0/s")).join("; ") + "\n").repeat(2));
