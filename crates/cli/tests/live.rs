@@ -5,13 +5,13 @@ mod common;
 use common::*;
 use credenza::Get;
 use credenza::constant::Constant;
-use credenza::stats::Statistics;
+use credenza::stats::{Latency, Statistics};
 use serde_json::Value;
 
 /// A store whose statistics are shared, and its path.
 fn shared(folder: &Folder) -> (Constant, String) {
     let path = folder.store("constant", &plain_records(100));
-    let statistics = Statistics::new().shared(true);
+    let statistics = Statistics::new().shared(true).latency(Latency::Every);
     (Constant::options().statistics(statistics).open(&path).expect("a store"), path)
 }
 
