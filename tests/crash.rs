@@ -7,11 +7,11 @@
 mod common;
 
 use common::mount::Mount;
-use common::{Rng, child, is_child, rounds, seed};
+use common::{Rng, child, is_child, rounds, seed, write_sparse};
 use credenza::constant::{BuildOptions, Builder, Constant};
 use credenza::{Get, Result, Scan};
 use std::fs;
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -254,13 +254,7 @@ fn a_file_with_holes_is_read_where_there_is_no_room_for_them() {
     for path in [&constant, &cdb, &mcdb] {
         let bytes = fs::read(path).unwrap();
         let copy = mount.path().join(path.file_name().unwrap());
-        let sparse = fs::File::create(&copy).unwrap();
-        for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
-            if page.iter().any(|byte| *byte != 0) {
-                sparse.write_all_at(page, at).unwrap();
-            }
-        }
-        sparse.set_len(bytes.len() as u64).unwrap();
+        let sparse = write_sparse(&copy, &bytes);
         assert!(sparse.metadata().unwrap().blocks() * 512 < bytes.len() as u64);
     }
     fs::write(mount.path().join("rest"), vec![1; 1 << 20]).unwrap_err();

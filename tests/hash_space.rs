@@ -6,12 +6,11 @@ mod syncs;
 
 use common::hash::{index_of, must};
 use common::mount::Mount;
-use common::{Rng, rounds, seed};
+use common::{Rng, rounds, seed, write_sparse};
 use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{Get, OpenOptions};
-use std::fs::File;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -392,11 +391,7 @@ fn check_copies(folder: &tempfile::TempDir) {
     // One that somebody else has made, with holes, has none when it is opened.
     drop(store);
     let bytes = std::fs::read(&path).unwrap();
-    let sparse = File::create(&copy).unwrap();
-    let page = |at: usize| &bytes[at..bytes.len().min(at + 4096)];
-    for at in (0..bytes.len()).step_by(4096).filter(|at| page(*at).iter().any(|byte| *byte != 0)) {
-        sparse.write_all_at(page(at), at as u64).unwrap();
-    }
+    let sparse = write_sparse(&copy, &bytes);
     sparse.set_len(bytes.len() as u64 + (1 << 20)).unwrap();
     let store = Hash::open(&copy).unwrap();
     let (blocks, len) = room(&copy);
@@ -417,27 +412,17 @@ fn holes_that_cannot_be_filled_are_an_error() {
     BTree::create(&btree).unwrap().insert(b"zeros", &[0; 300_000]).unwrap();
     let sparse_copy = |path: &Path| {
         let copy = mount.path().join(path.file_name().unwrap());
-        let (bytes, file) = (std::fs::read(path).unwrap(), File::create(&copy).unwrap());
-        for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
-            if page.iter().any(|byte| *byte != 0) {
-                file.write_all_at(page, at).unwrap();
-            }
-        }
-        file.set_len(bytes.len() as u64).unwrap();
+        write_sparse(&copy, &std::fs::read(path).unwrap());
         copy
     };
-    let copies = [hash, btree].map(|path| sparse_copy(&path));
     let read = |path: &Path| -> credenza::Result<usize> {
         let store = OpenOptions::new().read_only(true).open(path)?;
         Ok(store.get(b"zeros")?.map_or(0, |value| value.len()))
     };
-    for copy in &copies {
-        assert_eq!(
-            read(&sparse_copy(&folder.path().join(copy.file_name().unwrap()))).unwrap(),
-            300_000
-        );
-        sparse_copy(&folder.path().join(copy.file_name().unwrap()));
-    }
+    let copies = [&hash, &btree].map(|path| sparse_copy(path));
+    copies.iter().for_each(|copy| assert_eq!(read(copy).unwrap(), 300_000));
+    // What was read has no holes any more.
+    let copies = [hash, btree].map(|path| sparse_copy(&path));
     std::fs::write(mount.path().join("rest"), vec![1; 2 << 20]).unwrap_err();
     for copy in &copies {
         let error = read(copy).unwrap_err().to_string();

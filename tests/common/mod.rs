@@ -144,3 +144,16 @@ pub fn is_sanitized() -> bool {
 pub fn is_soak() -> bool {
     std::env::var_os("CREDENZA_SOAK").is_some()
 }
+
+/// Writes these bytes to a new file at `path`, with holes where pages are zero.
+pub fn write_sparse(path: &std::path::Path, bytes: &[u8]) -> std::fs::File {
+    use std::os::unix::fs::FileExt;
+    let file = std::fs::File::create(path).unwrap();
+    for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
+        if page.iter().any(|byte| *byte != 0) {
+            file.write_all_at(page, at).unwrap();
+        }
+    }
+    file.set_len(bytes.len() as u64).unwrap();
+    file
+}
