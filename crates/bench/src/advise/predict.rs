@@ -17,9 +17,8 @@ use crate::replay::Do;
 pub(super) fn expected(trials: &[Trial], records: u64, bytes: u64, probe: &mut Probe) -> Figures {
     let Some(last) = trials.last() else { return Figures::new() };
     let sizes: Vec<f64> = trials.iter().map(|trial| trial.bytes as f64).collect();
-    let (growing, grown): (Vec<Trial>, Vec<f64>) =
-        growing(trials).into_iter().map(|trial| (trial.clone(), trial.bytes as f64)).unzip();
-    let file = Line::through(&growing, &grown, &Figure::File).at(bytes as f64);
+    let files = Line::points(trials, &sizes, &Figure::File);
+    let file = Line::nearest(&growing(files)).at(bytes as f64);
     let file = file.max(least_file(trials, bytes as f64));
     let reads: Vec<f64> = trials.iter().map(|trial| probe.read_ns(file_of(trial))).collect();
     let read = probe.read_ns(file);
@@ -49,13 +48,13 @@ pub(super) fn expected(trials: &[Trial], records: u64, bytes: u64, probe: &mut P
     last.figures.keys().map(|name| (name.clone(), of(name))).collect()
 }
 
-/// The trials whose files say how they grow: where several are as short as each other, they have the size that a new one
+/// The sizes of files that say how these grow: where several are as short as each other, they have the size that a new one
 /// begins with, and a line through these would be too flat.
-fn growing(trials: &[Trial]) -> Vec<&Trial> {
-    let least = trials.iter().map(file_of).fold(f64::INFINITY, f64::min);
-    let longer: Vec<&Trial> = trials.iter().filter(|trial| file_of(trial) > least).collect();
-    let is_level = trials.len() > longer.len() + 1;
-    if is_level && !longer.is_empty() { longer } else { trials.iter().collect() }
+fn growing(files: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let least = files.iter().map(|(_, file)| *file).fold(f64::INFINITY, f64::min);
+    let longer: Vec<_> = files.iter().copied().filter(|(_, file)| *file > least).collect();
+    let is_level = files.len() > longer.len() + 1;
+    if is_level && !longer.is_empty() { longer } else { files }
 }
 
 fn file_of(trial: &Trial) -> f64 {
@@ -83,9 +82,13 @@ impl Line {
 
     /// The line for a figure of these trials over these places.
     fn through(trials: &[Trial], places: &[f64], name: &Figure) -> Line {
+        Line::nearest(&Line::points(trials, places, name))
+    }
+
+    /// A figure of these trials over these places.
+    fn points(trials: &[Trial], places: &[f64], name: &Figure) -> Vec<(f64, f64)> {
         let figure = |(trial, x): (&Trial, &f64)| Some((*x, *trial.figures.get(name)?));
-        let points: Vec<(f64, f64)> = trials.iter().zip(places).filter_map(figure).collect();
-        Line::nearest(&points)
+        trials.iter().zip(places).filter_map(figure).collect()
     }
 
     /// The line that is nearest to these points. One alone is all in proportion.

@@ -11,6 +11,7 @@
 //! Figures that are not finite are left out everywhere; no function here panics.
 
 use crate::result::{PhaseResult, Scaling, Summary};
+use crate::rng::splitmix64;
 use serde::Serialize;
 
 const RESAMPLES: usize = 10_000;
@@ -229,11 +230,7 @@ struct SplitMix(u64);
 
 impl SplitMix {
     fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        splitmix64(&mut self.0)
     }
 
     /// A number below `n` (which is not 0), by the high half of a wide product.

@@ -4,15 +4,17 @@
 //! such as transactions of sixteen operations or keys in runs, each one that was timed was the first of its kind, or
 //! none was: the median of a transaction's operations was half as long again as with one operation more or less in each.
 
+use crate::rng::splitmix64;
+
 /// The farthest from one to the next.
-const FARTHEST: usize = 31;
+const FARTHEST: u64 = 31;
 
 /// Says of one operation after the other whether it is timed.
 #[derive(Debug)]
 pub(crate) struct Singly {
     /// Operations before the next that is timed.
-    left: usize,
-    farthest: usize,
+    left: u64,
+    farthest: u64,
     state: u64,
 }
 
@@ -34,12 +36,8 @@ impl Singly {
             self.left -= 1;
             return false;
         }
-        // SplitMix64, of which the upper bits are used: the distance is from 1 on, each as often.
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        self.left = (((mixed >> 32) * self.farthest as u64) >> 32) as usize;
+        // The distance is from 1 on, each as often.
+        self.left = ((splitmix64(&mut self.state) >> 32) * self.farthest) >> 32;
         true
     }
 }
