@@ -113,6 +113,11 @@ impl Change {
         Change::removed_all(&(u64::from(was_there), bytes as u64))
     }
 
+    /// The first or the last record was taken out, if there was one.
+    pub(super) fn popped(record: &Option<(Vec<u8>, Vec<u8>)>) -> Change {
+        Change::removed(record.is_some(), record.as_ref().map_or(0, |(key, _)| key.len()))
+    }
+
     /// So many records were taken out, with so many bytes of keys.
     pub(super) fn removed_all((records, bytes): &(u64, u64)) -> Change {
         match *records {

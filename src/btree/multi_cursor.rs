@@ -22,7 +22,16 @@ pub(super) trait Among {
     fn seek(&mut self, pair: &[u8]) -> Result<bool>;
     /// The same as part of a way on in one direction.
     fn seek_on(&mut self, way: Way, pair: &[u8]) -> Result<bool>;
-    fn last_with(&mut self, begin: &[u8]) -> Result<bool>;
+    /// Goes to the last pair that begins so, or before where there would be one; whether it is at a pair.
+    fn last_with(&mut self, begin: &[u8]) -> Result<bool> {
+        match behind(begin) {
+            Some(behind) => {
+                self.seek(&behind)?;
+                self.previous()
+            }
+            None => self.last(),
+        }
+    }
     fn next(&mut self) -> Result<bool>;
     fn previous(&mut self) -> Result<bool>;
     /// Makes a step if it leads to a pair that begins so; whether it did.
@@ -58,10 +67,6 @@ impl Among for Cursor<'_> {
 
     fn seek_on(&mut self, _: Way, pair: &[u8]) -> Result<bool> {
         self.seek(pair)
-    }
-
-    fn last_with(&mut self, begin: &[u8]) -> Result<bool> {
-        self.last_with(begin)
     }
 
     #[inline(always)]

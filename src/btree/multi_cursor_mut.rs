@@ -69,16 +69,6 @@ impl Among for CursorMut<'_, '_> {
         self.seek_on(way, pair)
     }
 
-    fn last_with(&mut self, begin: &[u8]) -> Result<bool> {
-        match super::range::behind(begin) {
-            Some(behind) => {
-                self.seek(&behind)?;
-                self.previous()
-            }
-            None => self.last(),
-        }
-    }
-
     fn next(&mut self) -> Result<bool> {
         self.next()
     }

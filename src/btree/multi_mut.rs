@@ -6,7 +6,7 @@ use super::edit::{Old, check_sizes};
 use super::format::MAX_KEY;
 use super::kind::Kind;
 use super::multi::{MultiTable, as_bounds, no_pair};
-use super::multi_cursor::MultiCursor;
+use super::multi_cursor::{Among, MultiCursor};
 use super::multi_cursor_mut::MultiCursorMut;
 use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
 use super::table::Cursor;
@@ -396,11 +396,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             table.raw.remove_read(&pair.unwrap_or_default())?;
             Ok(Some(record))
         };
-        let done = |pair: &Option<(Vec<u8>, Vec<u8>)>| match pair {
-            Some((key, _)) => Change::removed(true, key.len()),
-            None => Change::removed(false, 0),
-        };
-        self.change(Operation::Remove, None, pop, done)
+        self.change(Operation::Remove, None, pop, Change::popped)
     }
 
     /// Takes everything out.

@@ -329,18 +329,6 @@ impl<'t> Cursor<'t> {
         self.walk.begin(start).of(self.table.source)
     }
 
-    /// Goes to the last record whose key begins so, or before where there would be one; whether it is
-    /// at a record.
-    pub(crate) fn last_with(&mut self, begin: &[u8]) -> Result<bool> {
-        match behind(begin) {
-            Some(behind) => {
-                self.seek(&behind)?;
-                self.previous()
-            }
-            None => self.last(),
-        }
-    }
-
     /// Goes so many records further, but not much further than keys begin so; whether there is one.
     pub(crate) fn skip(&mut self, records: u64, begin: &[u8]) -> Result<bool> {
         self.walk.skip(records, begin).of(self.table.source)

@@ -254,11 +254,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
             }
             Ok(pair)
         };
-        let done = |pair: &Option<(Vec<u8>, Vec<u8>)>| match pair {
-            Some((key, _)) => Change::removed(true, key.len()),
-            None => Change::removed(false, 0),
-        };
-        self.change(Operation::Remove, None, pop, done)
+        self.change(Operation::Remove, None, pop, Change::popped)
     }
 
     /// Takes a key out that a walk came by.

@@ -142,12 +142,7 @@ fn records_that_wait_and_find_no_room_name_their_folder() {
 #[test]
 fn a_full_disk_is_an_error_and_the_old_store_stays() {
     let folder = Folder::new();
-    let disk = folder.path("disk");
-    std::fs::create_dir(&disk).expect("a folder");
-    let Some(_mount) = Mount::tmpfs(&disk, "1m") else {
-        eprintln!("skipped: this user may not mount a filesystem");
-        return;
-    };
+    let Some((disk, _mount)) = small_disk(&folder) else { return };
     let text = folder.file("text", cdb_text(&plain_records(100_000)));
     for kind in KINDS {
         let store = format!("{disk}/store");
@@ -174,12 +169,7 @@ fn a_full_disk_is_an_error_and_the_old_store_stays() {
 #[test]
 fn a_link_to_a_store_needs_no_room_beside_it() {
     let folder = Folder::new();
-    let disk = folder.path("disk");
-    std::fs::create_dir(&disk).expect("a folder");
-    let Some(_mount) = Mount::tmpfs(&disk, "1m") else {
-        eprintln!("skipped: this user may not mount a filesystem");
-        return;
-    };
+    let Some((disk, _mount)) = small_disk(&folder) else { return };
     let text = folder.file("text", cdb_text(&plain_records(200_000)));
     let (link, store) = (format!("{disk}/link"), folder.path("store"));
     std::os::unix::fs::symlink(&store, &link).expect("a link");
@@ -188,6 +178,17 @@ fn a_link_to_a_store_needs_no_room_beside_it() {
         run(&[&["load", &link, &text], more].concat()).expect(0);
         assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 200_000);
     }
+}
+
+/// A folder with room for 1 MiB; `None`, which is told, where this user may not make one.
+fn small_disk(folder: &Folder) -> Option<(String, Mount)> {
+    let disk = folder.path("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let mount = Mount::tmpfs(&disk, "1m");
+    if mount.is_none() {
+        eprintln!("skipped: this user may not mount a filesystem");
+    }
+    Some((disk, mount?))
 }
 
 /// A mounted filesystem, unmounted when dropped.
