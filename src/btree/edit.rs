@@ -10,7 +10,7 @@ use super::record::{Far, NEAR_KEY, NEAR_VALUE, Value, ValueToStore};
 use super::split::Plan;
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
-use super::writer::{Last, Near, Writer, damaged};
+use super::writer::{Near, Writer, damaged};
 use crate::{Error, ErrorKind, Result};
 
 /// An inner page on the way down, and the number of the link that was taken.
@@ -66,12 +66,8 @@ impl Writer<'_> {
         if tree.depth == 0 {
             return self.insert_first(tree, key, value).map(|()| false);
         }
-        if let Some(last) = self.last.filter(|last| last.root == tree.root)
-            && leaf::is_behind(self.page(last.leaf)?, key)
-            && self.append(last, key, value)?
-        {
-            tree.count = tree.count.saturating_add(1);
-            return Ok(false);
+        if let Some(leaf) = self.leaf_before(tree, key)? {
+            return self.append(tree, leaf, key, value).map(|()| false);
         }
         let mut path = std::mem::take(&mut self.scratch.path);
         let done = match self.find_near(tree, key) {
@@ -145,44 +141,9 @@ impl Writer<'_> {
         Ok(matches!(place, Place::Found(_)))
     }
 
-    /// Puts a record behind all others of the tree, if its last leaf can take it as it is.
-    fn append(&mut self, last: Last, key: &[u8], value: &[u8]) -> Result<bool> {
-        if key.len() > NEAR_KEY || value.len() > NEAR_VALUE {
-            return Ok(false);
-        }
-        let count = count(self.page(last.leaf)?);
-        if self.put_in_leaf(last.leaf, count, key, None, ValueToStore::Near(value))? {
-            self.note_growth(last.above, last.leaf)?;
-            return Ok(true);
-        }
-        Ok(false)
-    }
-
-    /// Notes where the tree ends, if the leaf that the path leads to is the last.
-    fn note_last(&mut self, tree: &Tree, path: &[Step], page: u64) -> Result<()> {
-        self.last = None;
-        // A leaf that was parted, and the only page until then, has no path to it.
-        if path.len() as u64 + 1 != tree.depth {
-            return Ok(());
-        }
-        for step in path {
-            if step.index + 1 != count(self.page(step.page)?) {
-                return Ok(());
-            }
-        }
-        // A page that was just parted is not the last any more.
-        if let Some(above) = path.last()
-            && of(above.page, inner::link(self.page(above.page)?, above.index))?.page() != page
-        {
-            return Ok(());
-        }
-        self.last = Some(Last { root: tree.root, leaf: page, above: path.last().copied() });
-        Ok(())
-    }
-
     /// Tells the page above that the heads of a page take another line of memory.
     #[inline(always)]
-    fn note_growth(&mut self, above: Option<Step>, page: u64) -> Result<()> {
+    pub(super) fn note_growth(&mut self, above: Option<Step>, page: u64) -> Result<()> {
         let Some(above) = above else { return Ok(()) };
         let bytes = self.page(page)?;
         if Link::is_new_line(count(bytes)) {
@@ -355,7 +316,7 @@ impl Writer<'_> {
         if is_over { Ok(()) } else { self.free_value(page, old) }
     }
 
-    fn insert_at(
+    pub(super) fn insert_at(
         &mut self,
         tree: &mut Tree,
         path: &[Step],
@@ -383,10 +344,13 @@ impl Writer<'_> {
         if self.put_in_leaf(page, i, key, far_key, stored)? {
             return self.note_growth(path.last().copied(), page);
         }
-        if far_key.is_none() && self.part_leaf(tree, path, page, i, key, stored)? {
+        let count = count(self.page(page)?);
+        if far_key.is_none()
+            && (self.part_leaf(tree, path, page, i, key, stored)?
+                || i == count && self.put_behind(tree, path, page, key, stored)?)
+        {
             return Ok(());
         }
-        let count = count(self.page(page)?);
         self.scratch.items.clear();
         self.take_items(page, &[], None)?;
         self.scratch.items.insert(i, key, far_key, stored);
@@ -395,7 +359,7 @@ impl Writer<'_> {
 
     /// Puts a record in a leaf as number `i`, if the leaf can take it.
     #[inline]
-    fn put_in_leaf(
+    pub(super) fn put_in_leaf(
         &mut self,
         page: u64,
         i: usize,
@@ -424,20 +388,43 @@ impl Writer<'_> {
         let plan = of(page, Plan::new(self.page(page)?, i, key, stored, self))?;
         let Some(plan) = plan else { return Ok(false) };
         let old = *self.page(page)?;
-        self.forget_places();
-        let [below, above] = &plan.between;
-        let parting = parting(below, above);
-        let far = self.store_key(parting)?;
         let other = self.new_page()?.0;
         of(page, plan.write_left(&old, self.page_mut(page)?))?;
         of(page, plan.write_right(&old, self.page_mut(other)?))?;
         let half = if plan.stays { page } else { other };
-        if !self.put_in_leaf(half, plan.at, key, None, stored)? {
-            return Err(damaged(page, "a leaf that does not say what is in it"));
+        self.put_surely(half, plan.at, key, stored)?;
+        let [below, above] = &plan.between;
+        self.link_next(tree, path, page, other, parting(below, above)).map(|()| true)
+    }
+
+    /// Puts a record in a leaf that was written so that it can take it.
+    pub(super) fn put_surely(
+        &mut self,
+        page: u64,
+        i: usize,
+        key: &[u8],
+        stored: ValueToStore<'_>,
+    ) -> Result<()> {
+        if self.put_in_leaf(page, i, key, None, stored)? {
+            return Ok(());
         }
+        Err(damaged(page, "a leaf that does not say what is in it"))
+    }
+
+    /// Has the tree lead to a leaf behind another, of which the keys from `parting` on are.
+    pub(super) fn link_next(
+        &mut self,
+        tree: &mut Tree,
+        path: &[Step],
+        page: u64,
+        other: u64,
+        parting: &[u8],
+    ) -> Result<()> {
+        self.forget_places();
+        let far = self.store_key(parting)?;
         let link = Link::new(other, self.page(other)?);
         let part = Part { key: parting.to_vec(), far, link };
-        self.insert_links(tree, path, page, 0, vec![part]).map(|()| true)
+        self.insert_links(tree, path, page, 0, vec![part])
     }
 
     /// Appends what is in a page to the items.

@@ -20,6 +20,7 @@ use super::record::{
 use super::tag::Tagged;
 use crate::bytes::append_short;
 use crate::os::source::prefetch;
+use std::cmp::Ordering;
 
 type Checked<T> = Result<T, &'static str>;
 
@@ -234,14 +235,44 @@ pub(crate) fn is_tag_of(bytes: &Bytes, i: usize, key: &[u8]) -> bool {
     kind(bytes) == Some(Kind::Uniform) || heap::tag_at(bytes, i) == Tagged::of(bytes).of_key(key)
 }
 
-/// Whether `key` is behind all keys of the page, as their heads alone say.
+/// Whether `key` is behind all keys of the page; not if that has none.
 #[inline(always)]
-pub(crate) fn is_behind(bytes: &Bytes, key: &[u8]) -> bool {
-    let probe = Probe::new(key);
-    match (probe.cut(bytes), heads(bytes).map(<[_]>::last)) {
-        (Ok(cut), Ok(Some(last))) => probe.head(cut) > u32::from_le_bytes(*last),
-        _ => false,
+pub(crate) fn is_behind(bytes: &Bytes, key: &[u8], elsewhere: &impl Elsewhere) -> Checked<bool> {
+    let Some((last, before)) = heads(bytes)?.split_last() else { return Ok(false) };
+    let (probe, last) = (Probe::new(key), u32::from_le_bytes(*last));
+    let cut = match probe.cut(bytes) {
+        Ok(cut) => cut,
+        Err(Cut::Before) => return Ok(false),
+        Err(Cut::Behind) => return Ok(true),
+        Err(Cut::Damaged) => return Err(BAD_PREFIX),
+    };
+    match probe.head(cut).cmp(&last) {
+        Ordering::Equal => is_behind_record(bytes, before.len(), &probe, cut, elsewhere),
+        order => Ok(order.is_gt()),
     }
+}
+
+/// Whether a key is behind that of record number `i`, which has the same head.
+fn is_behind_record(
+    bytes: &Bytes,
+    i: usize,
+    probe: &Probe<'_>,
+    cut: usize,
+    elsewhere: &impl Elsewhere,
+) -> Checked<bool> {
+    let (stored, tail) = key_parts(bytes, i)?;
+    Ok(compare(stored, tail, probe.rest(cut), probe.key, elsewhere)?.is_lt())
+}
+
+/// How many bytes are left of the key of record number `i`, and what comes after its head.
+#[inline(always)]
+fn key_parts(bytes: &Bytes, i: usize) -> Checked<(usize, Tail<'_>)> {
+    if kind(bytes) == Some(Kind::Uniform) {
+        let uniform = Uniform::of(bytes);
+        return Ok((uniform.rest, Tail::Near(uniform.tail(bytes, i)?)));
+    }
+    let record = heap::record(bytes, i)?;
+    Ok((record.rest, record.tail))
 }
 
 /// The value of record number `i`.
@@ -309,13 +340,7 @@ pub(crate) fn append_key(
     elsewhere: &impl Elsewhere,
     key: &mut Vec<u8>,
 ) -> Checked<Option<Far>> {
-    let (rest, tail) = if kind(bytes) == Some(Kind::Uniform) {
-        let uniform = Uniform::of(bytes);
-        (uniform.rest, Tail::Near(uniform.tail(bytes, i)?))
-    } else {
-        let record = heap::record(bytes, i)?;
-        (record.rest, record.tail)
-    };
+    let (rest, tail) = key_parts(bytes, i)?;
     let head = bytes_of(head(heads(bytes)?, i));
     join(prefix(bytes)?, head, rest, tail, elsewhere, key)
 }

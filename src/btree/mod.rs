@@ -29,6 +29,7 @@
 //! share and that survives the death of its holder.
 
 mod ahead;
+mod append;
 mod as_of;
 mod backup;
 #[cfg(test)]

@@ -34,6 +34,8 @@ pub(crate) struct Scratch {
     pub items: Items,
     pub bytes: Vec<u8>,
     pub path: Vec<Step>,
+    /// The way to the leaf of [`Last`].
+    pub edge: Vec<Step>,
     pub space: Space,
     /// What was changed so far, where that is counted.
     pub moved: Moved,
@@ -69,15 +71,13 @@ impl DerefMut for Lent<'_> {
     }
 }
 
-/// The last leaf of a tree, when the record put in last is the last of all: the next one probably
-/// goes there, too.
+/// The last leaf of a tree, when a record was put behind all others: the next one probably goes there,
+/// too. The scratch's edge leads to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Last {
     /// As it is in its tree.
     pub root: u64,
     pub leaf: u64,
-    /// The page above, and the number of the link there; `None` if there is none.
-    pub above: Option<Step>,
 }
 
 /// The leaf that the record put in last is in, to which the scratch's path leads.
