@@ -77,6 +77,30 @@ fn small_changes_leave_room_for_long_values() {
     }
 }
 
+/// The same where they had been taken for values of transactions that were given up, or gone back in.
+#[test]
+fn changes_that_are_given_up_leave_room_for_long_values() {
+    let store = BTree::in_memory().unwrap();
+    let mut rng = Rng::new(6);
+    let small = |rng: &mut Rng| rng.below(6000).to_le_bytes();
+    for turn in 0..400 {
+        let mut given_up = store.write().unwrap();
+        given_up.main().insert(b"long", &vec![turn as u8; 1 << 20]).unwrap();
+        drop(given_up);
+        for _ in 0..30 {
+            store.insert(&small(&mut rng), &[turn as u8; 300]).unwrap();
+        }
+        let mut kept = store.write().unwrap();
+        let savepoint = kept.savepoint();
+        kept.main().insert(b"other", &vec![turn as u8; 300_000]).unwrap();
+        kept.rollback_to(savepoint).unwrap();
+        kept.main().insert(b"long", &vec![turn as u8; 1 << 20]).unwrap();
+        kept.commit().unwrap();
+        let stats = store.stats().unwrap();
+        assert!(stats.file_bytes < 12 << 20, "after {turn} turns: {stats:?}");
+    }
+}
+
 #[test]
 fn a_reader_that_stays_does_not_make_the_file_grow_for_ever() {
     let folder = tempfile::tempdir().unwrap();

@@ -27,6 +27,8 @@ fn what_was_appended_counts_however_far_the_end_went() {
         }
         assert!(store.core().journal().is_some());
         let end = store.core().newest().end;
+        // Who reads keeps the free end from being cut.
+        let _held = store.read().unwrap();
         let mut transaction = store.write().unwrap();
         let savepoint = transaction.savepoint();
         transaction.main().insert(b"undone", &vec![2; pages * PAGE]).unwrap();

@@ -42,7 +42,7 @@ const GROWTH: (u64, u64) = (8, 2048);
 pub(crate) struct Space {
     held: Held,
     hints: Vec<u64>,
-    /// Pages that this writer took, and such of commits that it freed, those of runs marked [`IN_RUN`].
+    /// Pages that this writer took, and such of commits that it freed, those of runs marked [`IN_RUN`] in both.
     taken: Vec<u64>,
     freed: Vec<u64>,
     /// Pages of values of commits that something was put behind.
@@ -161,10 +161,10 @@ impl Space {
             core.note_unsummed();
         }
         for page in self.taken.drain(taken.min(self.taken.len())..) {
-            let [birth, gone] = core.entry(page)?;
+            let [birth, gone] = core.entry(page & !IN_RUN)?;
             birth.store(0, Ordering::Release);
             gone.store(0, Ordering::Release);
-            if self.hints.len() < MAX_HINTS {
+            if page & IN_RUN == 0 && self.hints.len() < MAX_HINTS {
                 self.hints.push(page);
             }
         }
@@ -285,7 +285,8 @@ impl Space {
         pages: u64,
         stamp: u64,
     ) -> Result<()> {
-        (from..from + pages).try_for_each(|page| self.enter(core, page, stamp))
+        let mark = if pages > 1 { IN_RUN } else { 0 };
+        (from..from + pages).try_for_each(|page| self.enter(core, page, mark, stamp))
     }
 
     /// Has the lowest free page be the next that is taken.
@@ -433,7 +434,7 @@ impl Space {
     }
 
     #[inline(always)]
-    fn enter(&mut self, core: &Core, page: u64, stamp: u64) -> Result<()> {
+    fn enter(&mut self, core: &Core, page: u64, mark: u64, stamp: u64) -> Result<()> {
         // There are the locks and the commits.
         if page == 0 {
             return Err(damaged(1, "the table of pages calls page 0 free"));
@@ -442,7 +443,7 @@ impl Space {
         // In this order: a page with this birth is free again if the writer dies here.
         birth.store(stamp, Ordering::Release);
         freed.store(0, Ordering::Release);
-        self.taken.push(page);
+        self.taken.push(page | mark);
         Ok(())
     }
 }
@@ -466,7 +467,7 @@ impl<'c> Writer<'c> {
                 let [birth, freed] = self.core.entry(page)?;
                 let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
                 if space.is_free(birth, freed) {
-                    space.enter(self.core, page, self.stamp)?;
+                    space.enter(self.core, page, 0, self.stamp)?;
                     return Ok(page);
                 }
             }
@@ -476,7 +477,7 @@ impl<'c> Writer<'c> {
         }
         let page = space.extend(self.core, 1)?;
         space.credit += PAID;
-        space.enter(self.core, page, self.stamp)?;
+        space.enter(self.core, page, 0, self.stamp)?;
         Ok(page)
     }
 
