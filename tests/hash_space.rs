@@ -4,7 +4,7 @@ mod common;
 #[path = "common/syncs.rs"]
 mod syncs;
 
-use common::hash::{index_of, must};
+use common::hash::{BOOT_AT, index_of, must};
 use common::mount::Mount;
 use common::{Rng, rounds, seed, write_sparse};
 use credenza::btree::BTree;
@@ -466,6 +466,32 @@ fn a_store_whose_index_is_made_again_and_again_stays_short() {
     let store = Hash::open(&path).unwrap();
     store.verify(|_, _| ()).unwrap();
     assert_eq!(store.len().unwrap(), 1000);
+}
+
+/// The same where the power fails again and again, and nothing is changed in between.
+#[test]
+fn a_store_that_is_only_read_between_power_failures_stays_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut store = Hash::create(&path).unwrap();
+    (0..1000u64).for_each(|i| store.insert(&i.to_le_bytes(), b"1").unwrap());
+    store.sync().unwrap();
+    let mut path = path;
+    for turn in 0..100u64 {
+        // As it is on the disk while it is open, at another start of the machine.
+        let next = folder.path().join(turn.to_string());
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[BOOT_AT] ^= 1;
+        std::fs::write(&next, bytes).unwrap();
+        std::fs::copy(index_of(&path), index_of(&next)).unwrap();
+        store = Hash::open(&next).unwrap();
+        assert_eq!(store.len().unwrap(), 1000);
+        let len = std::fs::metadata(&next).unwrap().len();
+        assert!(len < 1 << 20, "{len} bytes after {turn} times");
+        std::fs::remove_file(&path).unwrap();
+        path = next;
+    }
+    store.verify(|_, _| ()).unwrap();
 }
 
 /// What pages give up as they grow is used by others, also where there are few.

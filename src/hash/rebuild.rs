@@ -233,8 +233,8 @@ impl Writer<'_> {
         self.next_segment(&mut cursor, 0, 1 + (random_word()? >> 32))?;
         self.publish(&cursor);
         self.index.store(words::APPLIED, cursor.at);
-        // The rest of the segment is garbage that the next change pays for. Else a store of which little is changed
-        // between one time and the next would be longer by a segment each time.
+        // The rest of the segment is garbage that is paid for when the index is in its place. Else a store of which little is
+        // changed between one time and the next would be longer by a segment each time.
         self.index.store(words::DEBT, end.segment.end().saturating_sub(end.at).min(LARGE));
         Ok(())
     }

@@ -187,6 +187,9 @@ impl<'c> Writer<'c> {
         }
         // A batch that its writer could not finish is finished now.
         self.end_batch();
+        // What the log left behind where the index was made from it is cleaned now: nothing may be changed before that is done
+        // once more, and what is in the way is said to who changes something.
+        let _ = self.pay_first();
         Ok(())
     }
 
