@@ -66,9 +66,22 @@ fn has_every_page(file: &File, meta: &Metadata) -> bool {
 }
 
 /// Whether a file in memory (tmpfs) has fewer pages than bytes: those it lacks are made when they are looked at through
-/// a map, while `pread` needs none.
+/// a map, while `pread` needs none. Of a file that others lie below (overlay) nobody says where it is: one with a hole may
+/// be in memory. One that is only compressed has none.
 pub(crate) fn lacks_pages(file: &File, meta: &Metadata) -> bool {
-    meta.blocks().saturating_mul(512) < meta.len() && is_in_memory(file)
+    meta.blocks().saturating_mul(512) < meta.len()
+        && file_system(file).is_some_and(|system| match system.f_type {
+            libc::TMPFS_MAGIC => true,
+            libc::OVERLAYFS_SUPER_MAGIC => has_hole(file, meta.len()),
+            _ => false,
+        })
+}
+
+/// Whether a part of a file has no page; `false` also where its file system does not know.
+fn has_hole(file: &File, len: u64) -> bool {
+    // SAFETY: the descriptor is open; the call takes no pointers. Nobody reads where it stands.
+    let hole = unsafe { libc::lseek(file.as_raw_fd(), 0, libc::SEEK_HOLE) };
+    (0..len.cast_signed()).contains(&hole)
 }
 
 /// An error for a file that lacks pages, of which nobody who only reads it would be given the rest: the file system is full.
@@ -95,12 +108,16 @@ pub(crate) fn refuse_holes(file: &File, meta: &Metadata) -> Result<()> {
 
 /// Whether a file's pages are all there is of it (tmpfs).
 pub(super) fn is_in_memory(file: &File) -> bool {
+    file_system(file).is_some_and(|system| system.f_type == libc::TMPFS_MAGIC)
+}
+
+/// What the kernel says of a file's file system.
+fn file_system(file: &File) -> Option<libc::statfs> {
     let mut found = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is room for the answer.
     if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
-        return false;
+        return None;
     }
     // SAFETY: the call has succeeded, and written it.
-    let found = unsafe { found.assume_init() };
-    found.f_type == libc::TMPFS_MAGIC
+    Some(unsafe { found.assume_init() })
 }
