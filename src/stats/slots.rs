@@ -11,7 +11,7 @@ use super::layout::{
 };
 use super::operation::Operation;
 use crate::os::area::{Area, open_or_create};
-use crate::os::file::{lock_within, read_exact_at};
+use crate::os::file::{FileId, lock_within, read_exact_at};
 use crate::os::process::Process;
 
 use crate::{Error, Result};
@@ -53,20 +53,26 @@ impl Slots {
         if cfg!(target_endian = "big") {
             return Err(Error::invalid("statistics are not shared on big-endian machines"));
         }
-        let file = open_or_create(path)?;
-        let opened = locked(&file, OPEN_ATTEMPTS, || {
-            open(&file).inspect_err(|_| {
-                // On a full disk: a file without content would be in the way of who looks for one.
-                if file.metadata().is_ok_and(|meta| meta.len() == 0) {
-                    let _ = std::fs::remove_file(path);
+        for _ in 0..OPEN_ATTEMPTS {
+            let file = open_or_create(path)?;
+            let opened = locked(&file, OPEN_ATTEMPTS, || {
+                // Whoever had the lock before may have removed it.
+                if !is_at(&file, path) {
+                    return Ok(None);
                 }
-            })
-        });
-        let area = opened.ok_or_else(|| {
-            Error::invalid("the lock of these statistics cannot be had; another process keeps it")
-        });
-        let area = area.flatten().map_err(|e| e.at(path))?;
-        Ok((Slots { mutex: Mutex::new(()), file: Some(file) }, area))
+                open(&file).map(Some).inspect_err(|_| {
+                    // On a full disk: a file without content would be in the way of who looks for one.
+                    if file.metadata().is_ok_and(|meta| meta.len() == 0) {
+                        let _ = std::fs::remove_file(path);
+                    }
+                })
+            });
+            let area = opened.ok_or_else(cannot_be_locked);
+            if let Some(area) = area.flatten().map_err(|e| e.at(path))? {
+                return Ok((Slots { mutex: Mutex::new(()), file: Some(file) }, area));
+            }
+        }
+        Err(cannot_be_locked().at(path))
     }
 
     /// A slot for a thread of this process, if there is one and nobody else is taking one.
@@ -93,6 +99,17 @@ impl Slots {
             moving(words, || mine.for_each(|number| fold(words, usize::from(number))))
         });
     }
+}
+
+fn cannot_be_locked() -> Error {
+    Error::invalid("the lock of these statistics cannot be had; another process keeps it")
+}
+
+/// Whether the path leads to this file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let own = file.metadata().map(|meta| FileId::of(&meta));
+    let there = std::fs::metadata(path).map(|meta| FileId::of(&meta));
+    matches!((own, there), (Ok(own), Ok(there)) if own == there)
 }
 
 /// Does `f` with the lock of the file; `None` if others have it.
