@@ -18,6 +18,13 @@ impl Held {
         self.stamps.sort_unstable();
     }
 
+    /// These and what is held from a stamp on are held, and no others.
+    pub(crate) fn begin_before(&mut self, stamp: u64, stamps: impl Iterator<Item = u64>) {
+        self.stamps.retain(|held| *held >= stamp);
+        self.stamps.extend(stamps);
+        self.stamps.sort_unstable();
+    }
+
     /// This one, too.
     pub(crate) fn hold(&mut self, stamp: u64) {
         // At the end, but where a damaged word says that one is held that is not there yet.
@@ -63,5 +70,7 @@ mod tests {
             }
         }
         assert_eq!(held.stamps, [3, 12, 41, 42, 50]);
+        held.begin_before(41, [5, 40].into_iter());
+        assert_eq!(held.stamps, [5, 40, 41, 42, 50]);
     }
 }

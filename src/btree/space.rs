@@ -41,6 +41,8 @@ const GROWTH: (u64, u64) = (8, 2048);
 #[derive(Debug, Default)]
 pub(crate) struct Space {
     held: Held,
+    /// The stamp of the commit that this writer follows: those held that are higher are its own.
+    begun: u64,
     hints: Vec<u64>,
     /// Pages that this writer took, and such of commits that it freed, those of runs marked [`IN_RUN`] in both.
     taken: Vec<u64>,
@@ -65,8 +67,8 @@ pub(crate) struct Space {
 
 impl Space {
     pub(crate) fn begin(&mut self, core: &Core, base: &Commit) {
-        let readers = pins::stamps_after_taking(core);
-        self.held.begin(std::iter::once(base.stamp).chain(core.pins_of(readers)));
+        self.held.begin(held_before(core, base.stamp));
+        self.begun = base.stamp;
         self.end = base.end;
         self.high = core.high(base);
         self.len = 0;
@@ -315,6 +317,30 @@ impl Space {
         is_lower
     }
 
+    /// Gives up what the dead hold, if the file must be made longer for so many pages; whether there was
+    /// anything: then free pages may be found now, wherever they are.
+    #[cold]
+    fn forget_dead(&mut self, core: &Core, pages: u64) -> Result<bool> {
+        if self.is_long_enough(core, self.end + pages)? || pins::clear_dead(core) == 0 {
+            return Ok(false);
+        }
+        self.held.begin_before(self.begun + 1, held_before(core, self.begun));
+        // Once round all of the table.
+        self.credit += self.end + LOOK;
+        Ok(true)
+    }
+
+    /// Whether the file has all pages before `end`.
+    #[inline]
+    fn is_long_enough(&mut self, core: &Core, end: u64) -> Result<bool> {
+        if end * PAGE_BYTES > self.len {
+            // Asked for while this writer has the lock: what the process knows may be from before somebody
+            // made the file shorter.
+            self.len = core.map.refresh_len()?;
+        }
+        Ok(end * PAGE_BYTES <= self.len)
+    }
+
     /// A number of pages at the end of the file that were never in use.
     fn extend(&mut self, core: &Core, pages: u64) -> Result<u64> {
         self.raise_end();
@@ -359,17 +385,9 @@ impl Space {
 
     #[inline]
     fn grow_file(&mut self, core: &Core, end: u64) -> Result<()> {
-        if end * PAGE_BYTES <= self.len {
+        if self.is_long_enough(core, end)? {
             return Ok(());
         }
-        // Asked for while this writer has the lock: what the process knows may be from before somebody
-        // made the file shorter.
-        self.len = core.map.refresh_len()?;
-        if end * PAGE_BYTES <= self.len {
-            return Ok(());
-        }
-        // What the dead hold is free for the next writer.
-        pins::clear_dead(core);
         let more = (end / 16).clamp(GROWTH.0, GROWTH.1);
         // On a nearly full disk, no more than what is needed.
         let mut has_tried = false;
@@ -392,7 +410,7 @@ impl Space {
             if let Some(from) = self.find_run(core, pages)? {
                 break from;
             }
-            if !self.raise_end() {
+            if !self.raise_end() && !self.forget_dead(core, pages)? {
                 self.credit += PAID * pages;
                 break self.extend(core, pages)?;
             }
@@ -448,6 +466,14 @@ impl Space {
     }
 }
 
+/// The stamps of the commits that are held when the newest has this one, which the others do not exceed; for
+/// who has the writer's lock and will give pages to others.
+#[inline]
+fn held_before(core: &Core, newest: u64) -> impl Iterator<Item = u64> {
+    let readers = pins::stamps_after_taking(core);
+    std::iter::once(newest).chain(core.pins_of(readers))
+}
+
 /// A page of slots for readers, and where its number goes.
 pub(crate) struct NewSlots<'c> {
     pub place: &'c AtomicU64,
@@ -471,7 +497,8 @@ impl<'c> Writer<'c> {
                     return Ok(page);
                 }
             }
-            if !space.look(self.core)? && !space.raise_end() {
+            let core = self.core;
+            if !space.look(core)? && !space.raise_end() && !space.forget_dead(core, 1)? {
                 break;
             }
         }
