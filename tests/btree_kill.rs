@@ -135,6 +135,13 @@ fn child_reads() {
         let snapshot = store.read().unwrap();
         models.check(&snapshot, "a reader");
         held.push((snapshot, models.clone()));
+        if i % 16 == 7 {
+            // Many at once: afterwards writers have fewer slots to look at, while others take them.
+            let many: Vec<_> = (0..100).map(|_| store.read().unwrap()).collect();
+            many.iter()
+                .step_by(33)
+                .for_each(|snapshot| models.clone().check(snapshot, "one of many"));
+        }
         if held.len() > 5 {
             let (snapshot, mut then) = held.swap_remove(i as usize % 6);
             then.check(&snapshot, "a reader, later");

@@ -50,7 +50,7 @@ pub(crate) mod session {
     pub(crate) const SYNCING: u64 = 2104;
     /// How many of the base's pages have been replaced since.
     pub(crate) const RETAINED: u64 = 2112;
-    /// Slots of readers that were ever in use.
+    /// Slots of readers that may be in use: those before this one.
     pub(crate) const SLOTS_USED: u64 = 2120;
     /// Nonzero as long as the table of pages may hold what a power failure left.
     pub(crate) const UNSWEPT: u64 = 2128;

@@ -39,6 +39,12 @@ impl Held {
         }
     }
 
+    /// How many are held.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.stamps.len()
+    }
+
     /// Whether one is held from a stamp to before another.
     #[inline(always)]
     pub(crate) fn is_any(&self, from: u64, to: u64) -> bool {

@@ -2,7 +2,8 @@
 //!
 //! A reader takes a slot in the file, and writes there who it is and the stamp of its commit. Pages
 //! of that commit stay as they are until the slot is empty again, or its process is dead. The first
-//! slots are in page 0; when they are all taken, the file gets pages of more.
+//! slots are in page 0; when they are all taken, the file gets pages of more. A writer looks at those
+//! below a mark, which is raised by who takes one at it or above, before he has a commit.
 //!
 //! Order: a reader writes the stamp, and then looks whether the commit is still the newest: if it is,
 //! whoever writes later sees the stamp before he reuses a page that the commit has.
@@ -12,6 +13,23 @@
 //! a stamp is written. So a slot is never taken from a reader without a lease, whoever had it before.
 //! Its reader renews the lease by an exchange of the same word, so that one of the two is done.
 //! See [`super::lease`] for those who read so.
+//!
+//! After many readers at once, writers *lower* the mark: a writer takes the topmost slots that are free, as a
+//! reader would, makes the mark that of the lowest of them unless it has changed, and leaves them *parked*
+//! then, which is not free. A reader is below the mark as long as he has his slot, from before he writes a
+//! stamp on, so that whoever is to see the stamp finds it:
+//! - Nobody lowers the mark below a slot that another has: he has all that are between, until he has done so.
+//! - Who takes a parked slot raises the mark after that, and so after it was lowered below the slot.
+//! - Who takes a free one compared it with the mark before, which may have been lowered since. But then it
+//!   was parked; it is free again because somebody took it, raised the mark, and let go of it; and who
+//!   lowers the mark again comes before the reader, and leaves no free slot, or finds it taken.
+//!
+//! A slot is taken by an acquiring exchange of the word that says whose it is, and left by a releasing store
+//! there: so what one who had it did to the mark comes before what the next one does. A reader's mark comes
+//! before his fence, as his stamp does: a writer whose fence is later sees that mark, or one that came after.
+//!
+//! It is the same whoever dies where. The dead leave slots parked and not free, since it may be before they
+//! raised the mark; a parked slot below the mark holds nothing, and whoever needs it takes it.
 
 use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
@@ -38,6 +56,15 @@ pub(crate) const MAX_SLOTS: u64 = FIRST_SLOTS + session::SLOT_PAGE_COUNT * PAGE_
 const PID_SHIFT: u32 = 42;
 /// Who has no slot.
 const NOBODY: u64 = 0;
+/// Who has a slot that is parked: a process that never is. Who knows nothing of this takes him for dead.
+const PARKED: u64 = START_MASK;
+/// The mark is not lowered below so many slots, which take little time to look at, nor below so many times
+/// those that are held: threads that read now and then are to find those that they had. Where orders of steps
+/// are tried, it is lowered whenever it can be.
+const FEW: u64 = if cfg!(credenza_schedules) { 1 } else { 64 };
+const TIMES_HELD: u64 = if cfg!(credenza_schedules) { 0 } else { 4 };
+/// One of so many commits asks whether the reader that keeps the mark where it is is dead.
+const SELDOM: u64 = 64;
 const START_MASK: u64 = (1 << PID_SHIFT) - 1;
 
 /// A reader's claim on a commit; dropped, it is no more.
@@ -132,11 +159,10 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
 pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
     let owner = me();
     let last = LAST.get();
+    let used = core.word(session::SLOTS_USED).load(Ordering::Acquire);
     match slot(core, last) {
-        Some(slot)
-            if last < core.word(session::SLOTS_USED).load(Ordering::Acquire)
-                && take(slot, owner) =>
-        {
+        // Who has the topmost looks for a lower one the next time, lest the mark stay where it is for him.
+        Some(slot) if (last + 1 < used || last < used.min(FEW)) && take(slot, NOBODY, owner) => {
             Ok(Pin { slot, owner })
         }
         _ => any(core, owner),
@@ -168,31 +194,73 @@ fn nothing(core: &Core) -> Result<Pin<'_>> {
 }
 
 #[inline(always)]
-fn take(slot: Slot<'_>, owner: u64) -> bool {
-    slot.owner.compare_exchange(0, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
+fn take(slot: Slot<'_>, from: u64, owner: u64) -> bool {
+    slot.owner.compare_exchange(from, owner, Ordering::SeqCst, Ordering::Relaxed).is_ok()
 }
 
-/// Any free slot.
+/// The same with one that is free or parked.
+fn take_unused(slot: Slot<'_>, owner: u64) -> bool {
+    let found = slot.owner.load(Ordering::Relaxed);
+    (found == NOBODY || found == PARKED) && take(slot, found, owner)
+}
+
+/// Any slot that nobody has.
 #[cold]
 fn any(core: &Core, owner: u64) -> Result<Pin<'_>> {
-    let used = core.word(session::SLOTS_USED);
     loop {
-        for i in 0..MAX_SLOTS {
-            let Some(slot) = slot(core, i) else { break };
-            if take(slot, owner) {
-                used.fetch_max(i + 1, Ordering::SeqCst);
-                LAST.set(i);
-                return Ok(Pin { slot, owner });
-            }
+        if let Some(pin) = lowest(core, owner) {
+            return Ok(pin);
         }
         if clear_dead(core) == 0 && !core.add_slots()? {
-            let what = format!("{MAX_SLOTS} readers hold commits of the store: end some of them");
-            return Err(Error::invalid(what));
+            // Who lowers the mark has some for a moment, but not while this one has the lock.
+            let _lock = core.lock()?;
+            let what =
+                || format!("{MAX_SLOTS} readers hold commits of the store: end some of them");
+            return lowest(core, owner).ok_or_else(|| Error::invalid(what()));
         }
     }
 }
 
-/// Whether half of the slots that there are were ever in use.
+/// The lowest slot that nobody has, of those that there are.
+fn lowest(core: &Core, owner: u64) -> Option<Pin<'_>> {
+    let mut all = all_slots(core).enumerate();
+    let (i, slot) = all.find(|(_, slot)| take_unused(*slot, owner))?;
+    // After the slot was taken: it may have been parked until then.
+    core.word(session::SLOTS_USED).fetch_max(i as u64 + 1, Ordering::SeqCst);
+    LAST.set(i as u64);
+    Some(Pin { slot, owner })
+}
+
+/// Lowers the mark if it is far above what is held; only who has the writer's lock.
+#[inline]
+pub(crate) fn lower_mark(core: &Core, held: usize) {
+    let used = core.word(session::SLOTS_USED).load(Ordering::Relaxed);
+    if used > FEW.max(TIMES_HELD * held as u64) {
+        park_some(core, used);
+    }
+}
+
+/// Parks the topmost slots as far as they are free, some at a time: readers are to find others meanwhile.
+#[cold]
+fn park_some(core: &Core, used: u64) {
+    let (owner, top) = (me(), used.min(MAX_SLOTS));
+    let is_taken = |i| slot(core, i).is_none_or(|slot| take_unused(slot, owner));
+    let some = (FEW.max(top.saturating_sub(PAGE_SLOTS))..top).rev();
+    let Some(from) = some.take_while(|i| is_taken(*i)).last() else {
+        if core.load(session::STATE).is_multiple_of(SELDOM) {
+            let _ = slot(core, top - 1).is_some_and(park_if_dead);
+        }
+        return;
+    };
+    let mark = core.word(session::SLOTS_USED);
+    // If somebody raised it meanwhile, they are parked below it, which is as good.
+    let _ = mark.compare_exchange(used, from, Ordering::SeqCst, Ordering::Relaxed);
+    for slot in (from..top).filter_map(|i| slot(core, i)) {
+        slot.owner.store(PARKED, Ordering::SeqCst);
+    }
+}
+
+/// Whether half of the slots that there are may be in use.
 #[inline(always)]
 pub(crate) fn are_few_left(core: &Core) -> bool {
     let used = core.word(session::SLOTS_USED).load(Ordering::Relaxed).min(MAX_SLOTS);
@@ -257,6 +325,11 @@ pub(crate) fn lease<'c>(pin: &Pin<'c>, lease: Duration) -> Option<Claim<'c>> {
     Some(Claim { slot: pin.slot, owner: pin.owner, lease })
 }
 
+fn all_slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
+    (0..MAX_SLOTS).map_while(|i| slot(core, i))
+}
+
+/// Those that may hold something.
 fn slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {
     let used = core.word(session::SLOTS_USED).load(Ordering::SeqCst).min(MAX_SLOTS);
     (0..used).map_while(|i| slot(core, i))
@@ -290,29 +363,31 @@ fn held<'c>(core: &'c Core, is_held: impl Fn(Slot<'c>, u64) -> bool) -> impl Ite
     })
 }
 
-/// Empties the slots of processes that died; how many.
+/// Parks the slots of processes that died; how many.
 pub(crate) fn clear_dead(core: &Core) -> usize {
     if core.only().is_some() {
         return 0;
     }
-    let is_dead = |slot: &Slot<'_>| {
-        let owner = slot.owner.load(Ordering::SeqCst);
-        let (pid, start) = ((owner >> PID_SHIFT) as u32, owner & START_MASK);
-        if owner == 0 || pid == own_pid() && (start == 0 || start == own_start() & START_MASK) {
-            return false;
-        }
-        if is_alive(pid, start) {
-            return false;
-        }
-        // Ours first: somebody else may clear it and take it meanwhile.
-        if slot.owner.compare_exchange(owner, me(), Ordering::SeqCst, Ordering::Relaxed).is_err() {
-            return false;
-        }
-        slot.stamp.store(0, Ordering::SeqCst);
-        slot.owner.store(0, Ordering::SeqCst);
-        true
-    };
-    slots(core).filter(is_dead).count()
+    // All of them: who died may have had one above the mark.
+    all_slots(core).filter(|slot| park_if_dead(*slot)).count()
+}
+
+fn park_if_dead(slot: Slot<'_>) -> bool {
+    let owner = slot.owner.load(Ordering::SeqCst);
+    let (pid, start) = ((owner >> PID_SHIFT) as u32, owner & START_MASK);
+    if owner == NOBODY || owner == PARKED {
+        return false;
+    }
+    if pid == own_pid() && (start == 0 || start == own_start() & START_MASK) {
+        return false;
+    }
+    // Ours first: somebody else may clear it and take it meanwhile.
+    if is_alive(pid, start) || !take(slot, owner, me()) {
+        return false;
+    }
+    slot.stamp.store(0, Ordering::SeqCst);
+    slot.owner.store(PARKED, Ordering::SeqCst);
+    true
 }
 
 /// Everybody who reads.
@@ -322,7 +397,7 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
         let owner = slot.owner.load(Ordering::SeqCst);
         let stamp = slot.stamp.load(Ordering::SeqCst);
         let time = slot.time.load(Ordering::Acquire);
-        if owner == 0 || stamp == 0 || is_taken(time) {
+        if owner == NOBODY || stamp == 0 || is_taken(time) {
             return None;
         }
         let begin = slot.begin.load(Ordering::Relaxed);
@@ -342,4 +417,97 @@ pub(crate) fn readers(core: &Core) -> Vec<Reader> {
         })
     };
     slots(core).filter_map(reader).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::btree::{BTree, Snapshot};
+
+    fn mark(store: &BTree) -> u64 {
+        store.core().load(session::SLOTS_USED)
+    }
+
+    fn commit(store: &BTree, times: u64) {
+        for i in 0..times {
+            store.insert(&i.to_le_bytes(), b"value").unwrap();
+        }
+    }
+
+    fn hold(store: &BTree, count: u64) -> Vec<Snapshot<'_>> {
+        (0..count).map(|_| store.read().unwrap()).collect()
+    }
+
+    /// Each commit took as long as when thousands read, for ever.
+    #[test]
+    fn after_many_readers_at_once_few_slots_are_looked_at() {
+        let store = BTree::in_memory().unwrap();
+        for _ in 0..2 {
+            let held = hold(&store, 3000);
+            commit(&store, 100);
+            assert_eq!(mark(&store), 3000);
+            drop(held);
+            commit(&store, 100);
+            assert_eq!(mark(&store), FEW);
+        }
+    }
+
+    /// Nor where somebody reads in the last one, again and again, whenever a commit is made.
+    #[test]
+    fn who_reads_in_the_last_slot_does_not_stay_there() {
+        let store = BTree::in_memory().unwrap();
+        drop(hold(&store, 1000));
+        for _ in 0..100 {
+            let _held = store.read().unwrap();
+            commit(&store, 1);
+        }
+        assert_eq!(mark(&store), FEW);
+    }
+
+    /// Who reads in a slot that was parked is seen.
+    #[test]
+    fn readers_in_slots_that_were_parked_hold_their_commits() {
+        let store = BTree::in_memory().unwrap();
+        let core = store.core();
+        for count in [200, 90, 500] {
+            drop(hold(&store, count));
+            commit(&store, 20);
+            assert_eq!(mark(&store), FEW);
+            let held = hold(&store, 150);
+            assert_eq!(mark(&store), 150);
+            let number = core.newest().stamp;
+            commit(&store, 20);
+            assert_eq!(stamps(core).filter(|stamp| *stamp == number).count(), 150);
+            // The mark is above those that are left.
+            let rest = held.into_iter().skip(140).collect::<Vec<_>>();
+            commit(&store, 20);
+            assert_eq!(mark(&store), 150);
+            assert_eq!(stamps(core).filter(|stamp| *stamp == number).count(), rest.len());
+        }
+    }
+
+    /// As it is left by who is killed when he has taken a parked slot, or is about to park some.
+    #[test]
+    fn slots_of_the_dead_are_parked_wherever_they_are() {
+        let store = BTree::in_memory().unwrap();
+        let core = store.core();
+        // No process has this number.
+        let dead = (u64::from(u32::MAX >> 10) << PID_SHIFT) | 1;
+        let slot = |i| slot(core, i).unwrap();
+        let be_dead = |i| slot(i).owner.store(dead, Ordering::SeqCst);
+        drop(hold(&store, 500));
+        commit(&store, 20);
+        (100..130).for_each(be_dead);
+        assert_eq!((clear_dead(core), clear_dead(core)), (30, 0));
+        assert!((100..130).all(|i| slot(i).owner.load(Ordering::SeqCst) == PARKED));
+        assert_eq!(mark(&store), FEW);
+        // Below the mark: the next who need them take them.
+        drop(hold(&store, 130));
+        (120..130).for_each(be_dead);
+        assert_eq!(hold(&store, 130).len() as u64, 130);
+        assert_eq!(mark(&store), 140);
+        // Who lowers the mark asks now and then.
+        commit(&store, 11 * SELDOM);
+        assert_eq!(mark(&store), FEW);
+    }
 }

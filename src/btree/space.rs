@@ -68,6 +68,7 @@ pub(crate) struct Space {
 impl Space {
     pub(crate) fn begin(&mut self, core: &Core, base: &Commit) {
         self.held.begin(held_before(core, base.stamp));
+        pins::lower_mark(core, self.held.len());
         self.begun = base.stamp;
         self.end = base.end;
         self.high = core.high(base);
