@@ -319,6 +319,29 @@ fn goes_to_another_folder() {
     assert_eq!(store.len().unwrap(), 100);
 }
 
+/// What was built was lost, or appeared in another folder that has the old name.
+#[test]
+fn a_file_appears_in_its_folder_also_when_that_is_renamed() {
+    let parent = tempfile::tempdir().unwrap();
+    let folder = |name| parent.path().join(name);
+    for has_new in [false, true] {
+        let (old, now) = (folder("old"), folder("now"));
+        fs::create_dir(&old).unwrap();
+        let mut builder = BuildOptions::new().create(old.join("store")).unwrap();
+        builder.add(b"key", b"1").unwrap();
+        let cdb = credenza::foreign::CdbWriter::create(old.join("cdb")).unwrap();
+        fs::rename(&old, &now).unwrap();
+        if has_new {
+            fs::create_dir(&old).unwrap();
+        }
+        builder.finish().unwrap();
+        cdb.finish().unwrap();
+        assert_eq!(names(&now), ["cdb", "store"]);
+        assert!(!has_new || names(&old).is_empty());
+        fs::remove_dir_all(&now).unwrap();
+    }
+}
+
 /// Writes that fail for another reason: a file may not become larger than 64 KiB.
 #[test]
 fn a_write_that_fails_is_an_error_and_the_old_file_stays() {

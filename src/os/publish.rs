@@ -12,6 +12,7 @@
 
 use super::access::Rights;
 use super::aside::{head_of, make_way};
+use super::file::FileId;
 use super::lock::{Want, lock_range};
 use super::opening::BUILDING;
 use super::process::is_alive;
@@ -39,6 +40,8 @@ const OWN: u32 = 0o600;
 pub struct Staged {
     file: File,
     target: PathBuf,
+    /// The folder of both, which may be given another name meanwhile.
+    folder: File,
     /// The temporary name, where the filesystem has no unnamed files.
     named: Option<PathBuf>,
     /// The process that makes it: one that is forked meanwhile leaves its files alone.
@@ -75,9 +78,9 @@ impl Staged {
         // Where it is now, whatever folder the program goes to while it is written.
         let target = whole_path(target);
         // Seen now and not when all is written: without this the new name cannot be made durable.
-        open_folder_of(&target)?;
+        let folder = open_folder_of(&target)?;
         let (file, named) = create_beside(&target)?;
-        Ok(Staged { file, target, named, pid: std::process::id() })
+        Ok(Staged { file, target, folder, named, pid: std::process::id() })
     }
 
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
@@ -102,15 +105,16 @@ impl Staged {
     /// # Errors
     /// The disk is full or failed, or the folder may not be written: the old file is untouched.
     pub fn publish(mut self) -> Result<()> {
-        keep_mode(&self.file, &self.target)?;
+        let target = now_at(&self.folder, &self.target);
+        keep_mode(&self.file, &target)?;
         if let Err(e) = self.file.sync_data() {
-            return Err(Error::io("make durable", e).at(&self.target));
+            return Err(Error::io("make durable", e).at(&target));
         }
         let temporary = match self.named.take() {
-            Some(path) => path,
-            None => link_unnamed(&self.file, &self.target)?,
+            Some(path) => now_at(&self.folder, &path),
+            None => link_unnamed(&self.file, &target)?,
         };
-        replace(&temporary, &self.target)
+        replace(&temporary, &target)
     }
 }
 
@@ -311,7 +315,7 @@ fn is_there(target: &Path) -> Error {
 impl Drop for Staged {
     fn drop(&mut self) {
         if let Some(path) = self.named.as_ref().filter(|_| self.pid == std::process::id()) {
-            let _ = std::fs::remove_file(path);
+            let _ = std::fs::remove_file(now_at(&self.folder, path));
         }
     }
 }
@@ -356,6 +360,21 @@ fn led_to(path: &Path) -> PathBuf {
         path = folder_of(&path).join(next);
     }
     path
+}
+
+/// Where a file of the folder is that was at `path` when the folder had its name.
+fn now_at(folder: &File, path: &Path) -> PathBuf {
+    let is_folder = |path: &Path| match (folder.metadata(), std::fs::metadata(path)) {
+        (Ok(one), Ok(other)) => FileId::of(&one) == FileId::of(&other),
+        _ => false,
+    };
+    if is_folder(folder_of(path)) {
+        return path.to_owned();
+    }
+    match (std::fs::read_link(proc_path(folder)), path.file_name()) {
+        (Ok(now), Some(name)) if is_folder(&now) => now.join(name),
+        _ => path.to_owned(),
+    }
 }
 
 /// The path from the root on, which leads there from whatever folder the program is in. It stays as it is where nobody can
