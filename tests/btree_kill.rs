@@ -585,3 +585,27 @@ fn a_stopped_reader_keeps_its_state_and_a_dead_one_keeps_nothing() {
     assert!(stats.readers.is_empty(), "a dead reader still holds: {stats:?}");
     state_of(&store, "at the end");
 }
+
+/// What a reader held who was killed is used before the file is made longer, however many of them there were.
+#[test]
+fn readers_that_are_killed_do_not_make_the_file_grow_for_ever() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut rng = Rng::new(seed(0));
+    let mut churn = |readers: u64| {
+        for _ in 0..readers {
+            let mut reader = sys::fork(|| std::mem::forget(store.read().unwrap()));
+            assert_eq!(reader.wait(), sys::Status::Exited(0));
+            for _ in 0..20 {
+                let len = [100, 100, 9000][rng.below(3) as usize];
+                store.insert(&rng.below(200).to_le_bytes(), &vec![1; len]).unwrap();
+            }
+        }
+        std::fs::metadata(&path).unwrap().len()
+    };
+    let before = churn(300);
+    let after = churn(900);
+    assert!(after <= before + before / 4, "from {before} to {after} bytes");
+    store.verify(|_, _| ()).unwrap();
+}

@@ -675,28 +675,3 @@ fn compacting_beside_readers_does_not_make_the_file_grow_for_ever() {
     let live = store.stats().unwrap().live_bytes;
     assert!(len < live * 5 / 4 + (64 << 10), "{len} bytes for {live}");
 }
-
-/// What a reader held who was killed is used before the file is made longer, however many of them there were.
-#[test]
-fn readers_that_are_killed_do_not_make_the_file_grow_for_ever() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = BTree::create(&path).unwrap();
-    let mut rng = Rng::new(seed(0));
-    fill(&store, 0..200, 100);
-    let mut churn = |readers: u64| {
-        for _ in 0..readers {
-            let mut reader = sys::fork(|| std::mem::forget(store.read().unwrap()));
-            assert_eq!(reader.wait(), sys::Status::Exited(0));
-            for _ in 0..20 {
-                let len = [100, 100, 9000][rng.below(3) as usize];
-                store.insert(&ordered(rng.below(200)), &vec![1; len]).unwrap();
-            }
-        }
-        pages(&path)
-    };
-    let before = churn(300);
-    let after = churn(900);
-    assert!(after <= before + before / 4, "from {before} to {after} pages");
-    state_of(&store, "at the end");
-}
