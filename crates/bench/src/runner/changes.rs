@@ -27,11 +27,18 @@ use std::time::Instant;
 /// Operations that are timed at least, on as many new stores as that takes; fewer where the program
 /// is built for debugging, and only tested: some stores take long to be made.
 pub(super) const TIMED_OPERATIONS: usize = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+/// New stores at most: each takes up to a millisecond to be made, and with a single record a phase took minutes.
+const MOST_STORES: usize = 1000;
 /// Operations of `insert-sync` at most, of one thread: a disk may take ten milliseconds for each.
 pub(super) const SYNCED_OPERATIONS: usize = 1000;
 /// How often `reinsert` stores a value for every key. An odd number: every second pass brings the
 /// first values back, so that in the end every key has its other value.
 const REINSERT_PASSES: usize = 3;
+
+/// On how many new stores work of so many operations is timed.
+pub(super) fn stores_for(operations: usize) -> usize {
+    TIMED_OPERATIONS.div_ceil(operations.max(1)).min(MOST_STORES)
+}
 
 /// What a timed loop adds up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,7 +227,7 @@ impl<D: Driver> Round<'_, D> {
     ) -> Result<Sample> {
         let stores = match phase {
             _ if self.spec.cold || self.spec.mixes.is_synced(phase) => 1,
-            _ => TIMED_OPERATIONS.div_ceil(work.operations().max(1)),
+            _ => stores_for(work.operations()),
         };
         let content = work.content();
         let mut times = Vec::with_capacity(stores);

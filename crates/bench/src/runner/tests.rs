@@ -1,7 +1,7 @@
 //! Danger: a store that answers or keeps wrongly is measured as a fast one. A store that lies in one
 //! way at a time ([`Liar`]) is run here: each lie must be told.
 
-use super::changes::TIMED_OPERATIONS;
+use super::changes::{TIMED_OPERATIONS, stores_for};
 use super::child::{PASSES, Round};
 use super::liar::{Liar, Lie};
 use super::mixed;
@@ -149,6 +149,14 @@ fn a_lookup_that_finds_nothing_once_is_told_whichever_it_is() {
         assert!(of(lie).wrong.is_some(), "pass {pass}");
     }
     assert_eq!(of(Lie::MissesAt(passes * 1200 + 600)).wrong, None, "there are no more");
+}
+
+/// A bench of a record or two took minutes, as each phase made as many stores as operations are timed.
+#[test]
+fn few_operations_are_timed_on_a_bounded_number_of_stores() {
+    assert_eq!([0, 1, 2].map(stores_for), [1000; 3]);
+    assert_eq!(stores_for(TIMED_OPERATIONS / 1000), 1000);
+    assert_eq!([TIMED_OPERATIONS / 2, TIMED_OPERATIONS, usize::MAX].map(stores_for), [2, 1, 1]);
 }
 
 #[test]
