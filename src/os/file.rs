@@ -2,6 +2,7 @@
 
 use crate::{Error, ErrorKind, Result};
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
+use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
@@ -18,6 +19,12 @@ impl FileId {
     pub(crate) fn of(meta: &Metadata) -> Self {
         FileId { device: meta.dev(), inode: meta.ino() }
     }
+}
+
+/// Whether an open file is the one that was looked at by a name.
+pub(crate) fn is_same(file: &File, named: io::Result<Metadata>) -> bool {
+    let [file, named] = [file.metadata(), named].map(|found| found.ok().map(|m| FileId::of(&m)));
+    file.is_some() && file == named
 }
 
 /// Opens a regular file for reading; never blocks, not even on a FIFO.
@@ -61,7 +68,7 @@ pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     bytes
         .try_reserve_exact(len)
-        .map_err(|_| Error::io("get memory for a copy", std::io::ErrorKind::OutOfMemory.into()))?;
+        .map_err(|_| Error::io("get memory for a copy", io::ErrorKind::OutOfMemory.into()))?;
     bytes.resize(len, 0);
     Ok(bytes)
 }
@@ -87,7 +94,7 @@ pub(crate) fn lock_within(file: &File, attempts: u32) -> Result<bool> {
 /// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.
 pub(crate) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
-        std::io::ErrorKind::UnexpectedEof => {
+        io::ErrorKind::UnexpectedEof => {
             Error::corrupt(offset, "the file ends here, although its header says it is longer")
         }
         _ => Error::io("read", e),

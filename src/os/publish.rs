@@ -12,7 +12,7 @@
 
 use super::access::Rights;
 use super::aside::{head_of, make_way};
-use super::file::FileId;
+use super::file::is_same;
 use super::lock::{Want, lock_range};
 use super::opening::BUILDING;
 use super::process::is_alive;
@@ -364,15 +364,11 @@ fn led_to(path: &Path) -> PathBuf {
 
 /// Where a file of the folder is that was at `path` when the folder had its name.
 fn now_at(folder: &File, path: &Path) -> PathBuf {
-    let is_folder = |path: &Path| match (folder.metadata(), std::fs::metadata(path)) {
-        (Ok(one), Ok(other)) => FileId::of(&one) == FileId::of(&other),
-        _ => false,
-    };
-    if is_folder(folder_of(path)) {
+    if is_same(folder, folder_of(path).metadata()) {
         return path.to_owned();
     }
     match (std::fs::read_link(proc_path(folder)), path.file_name()) {
-        (Ok(now), Some(name)) if is_folder(&now) => now.join(name),
+        (Ok(now), Some(name)) if is_same(folder, now.metadata()) => now.join(name),
         _ => path.to_owned(),
     }
 }

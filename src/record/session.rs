@@ -16,14 +16,14 @@ use super::format::{
     put_varint,
 };
 use super::trace::read_head;
-use crate::os::file::lock_within;
+use crate::os::file::{is_same, lock_within};
 use crate::os::process;
 use crate::{Error, Result};
 use siphasher::sip128::SipHasher24;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -473,7 +473,7 @@ fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Re
         0 => make(&file, is_hashed, limit).inspect_err(|_| {
             // A file without its head is no trace: it would be in the way of the next one. Not if it was
             // somebody's, or is the trace of another by now.
-            if !was_there && is_at(&file, path) {
+            if !was_there && is_same(&file, path.symlink_metadata()) {
                 let _ = std::fs::remove_file(path);
             }
         }),
@@ -506,13 +506,6 @@ fn take_up(file: &File, len: u64, is_hashed: bool) -> Result<Fixed> {
         return Ok(fixed);
     };
     Err(Error::invalid(trouble))
-}
-
-/// Whether the file has this name.
-fn is_at(file: &File, path: &Path) -> bool {
-    let of = |file: std::fs::Metadata| (file.dev(), file.ino());
-    let [file, named] = [file.metadata(), path.symlink_metadata()].map(|found| found.ok().map(of));
-    file.is_some() && file == named
 }
 
 fn write_head(file: &File, fixed: &Fixed) -> Result<()> {

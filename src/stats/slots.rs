@@ -11,7 +11,7 @@ use super::layout::{
 };
 use super::operation::Operation;
 use crate::os::area::{Area, open_or_create};
-use crate::os::file::{FileId, lock_within, read_exact_at};
+use crate::os::file::{is_same, lock_within, read_exact_at};
 use crate::os::process::Process;
 
 use crate::{Error, Result};
@@ -57,7 +57,7 @@ impl Slots {
             let file = open_or_create(path)?;
             let opened = locked(&file, OPEN_ATTEMPTS, || {
                 // Whoever had the lock before may have removed it.
-                if !is_at(&file, path) {
+                if !is_same(&file, path.metadata()) {
                     return Ok(None);
                 }
                 open(&file).map(Some).inspect_err(|_| {
@@ -103,13 +103,6 @@ impl Slots {
 
 fn cannot_be_locked() -> Error {
     Error::invalid("the lock of these statistics cannot be had; another process keeps it")
-}
-
-/// Whether the path leads to this file.
-fn is_at(file: &File, path: &Path) -> bool {
-    let own = file.metadata().map(|meta| FileId::of(&meta));
-    let there = std::fs::metadata(path).map(|meta| FileId::of(&meta));
-    matches!((own, there), (Ok(own), Ok(there)) if own == there)
 }
 
 /// Does `f` with the lock of the file; `None` if others have it.
