@@ -167,6 +167,10 @@ impl<'m> RobustLock<'m> {
 
     /// Whether this thread has the lock.
     pub(crate) fn is_own(self) -> bool {
+        // The threads of a schedule take turns on one thread of the system, so its number tells nothing.
+        if cfg!(credenza_schedules) {
+            return false;
+        }
         // SAFETY: the call has no effect.
         let own = unsafe { libc::gettid() };
         self.futex() & OWNER == u64::from(own.cast_unsigned())
