@@ -71,6 +71,39 @@ fn verify_finds_blocks_of_the_table_that_are_nowhere() {
     }
 }
 
+/// A file that grows does not take pages for a block of the table that damage says are one.
+#[test]
+fn no_page_is_taken_for_a_block_of_the_table() {
+    const TABLES: usize = 2816;
+    const BOOT: usize = 2048;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let sample = sample(60);
+    for (page, is_new_boot) in sample.pages().into_iter().flat_map(|p| [(p, false), (p, true)]) {
+        let mut bytes = sample.bytes.clone();
+        for block in 1..4 {
+            let at = TABLES + 8 * block;
+            if word(&bytes, at) == 0 {
+                put(&mut bytes, at, page as u64);
+            }
+        }
+        if is_new_boot {
+            bytes[BOOT..BOOT + 16].fill(0x5a);
+        }
+        fs::write(&path, &bytes).unwrap();
+        let store = BTree::open(&path).unwrap();
+        let found = store.verify(|_, _| ()).map_err(|error| error.to_string());
+        assert!(is_new_boot || found.is_err_and(|e| e.contains("damaged")), "page {page}");
+        let mut transaction = store.write().unwrap();
+        for i in 0..600u32 {
+            transaction.main().insert(&i.to_le_bytes(), &[7; 4000]).unwrap();
+        }
+        transaction.commit().unwrap();
+        store.verify(|_, _| ()).unwrap();
+        assert!(store.stats().unwrap().file_bytes > 512 * PAGE as u64, "the block is in use");
+    }
+}
+
 /// As long as a store is in use, a durable commit may be in its journal alone.
 #[test]
 fn verify_finds_every_flipped_byte_of_what_was_appended() {

@@ -352,8 +352,11 @@ impl Space {
                 let (size, limit) = (last * PAGE_BYTES, MAX_PAGES * PAGE_BYTES);
                 return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
             }
-            let missing =
-                (0..=table_of(last).0).find(|block| core.load(session::TABLES + 8 * block) == 0);
+            let is_missing = |block: &u64| {
+                let from = core.load(session::TABLES + 8 * block);
+                from == 0 || first_of_table(*block) >= self.end && !core.is_table(*block, from)
+            };
+            let missing = (0..=table_of(last).0).find(is_missing);
             let Some(block) = missing else { break };
             self.add_table(core, block)?;
         }

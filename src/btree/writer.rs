@@ -10,7 +10,7 @@ use super::as_of::AsOf;
 use super::core::{Core, Locked};
 use super::edit::Step;
 use super::format::{
-    Commit, MAX_PAGES, PAGE_BYTES, TABLES, Tree, first_of_table, session, table_pages,
+    Commit, FIXED, MAX_PAGES, PAGE_BYTES, TABLES, Tree, first_of_table, session, table_pages,
 };
 use super::items::Items;
 use super::page::Bytes;
@@ -375,10 +375,19 @@ impl Core {
         for block in (1..TABLES).filter(|block| first_of_table(*block) >= high) {
             let word = self.word(session::TABLES + 8 * block);
             // Others are part of what is there, and of use again when the file grows.
-            if word.load(Ordering::Acquire) >= high {
+            let from = word.load(Ordering::Acquire);
+            if from != 0 && (from >= high || !self.is_table(block, from)) {
                 word.store(0, Ordering::Release);
             }
         }
+    }
+
+    /// Whether the table of pages says that a block of its own is there. If not, damage named the place, and what is written
+    /// there is lost when the block comes into use.
+    pub(crate) fn is_table(&self, block: u64, from: u64) -> bool {
+        let is_fixed =
+            |page| self.entry(page).is_ok_and(|[birth, _]| birth.load(Ordering::Acquire) == FIXED);
+        (from..from.saturating_add(table_pages(block))).all(is_fixed)
     }
 
     /// The stamps of all commits that are held.
