@@ -249,6 +249,7 @@ const FIRST_SEGMENT: u64 = 4096;
 const SEGMENTS_OF_A_SIZE: u64 = 8;
 /// How often the size doubles: up to 1 MiB.
 const DOUBLINGS: u64 = 8;
+pub(crate) const LARGEST_UNIT: u64 = FIRST_SEGMENT << DOUBLINGS;
 /// Bytes at the beginning of a segment that say which it is.
 pub(crate) const SEGMENT_HEADER: u64 = 24;
 /// Bytes kept free at its end for the record that names the next segment.

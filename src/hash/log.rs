@@ -8,7 +8,8 @@
 //! whether the writer fails or dies.
 
 use super::format::{
-    MAX_FILE, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, session, unit_of, unit_place, words,
+    LARGEST_UNIT, MAX_FILE, SEGMENT_END, SEGMENT_HEADER, SegmentHeader, session, unit_of,
+    unit_place, words,
 };
 use super::index::{Index, damaged};
 use super::page::LINE;
@@ -29,6 +30,11 @@ pub(super) const INNER: u64 = u64::MAX;
 /// Units that may be in use or free beyond the end of the file, which reaches them step by step: those
 /// of the longest record, several times over.
 const MOST_BEYOND: u64 = 1 << 16;
+/// A segment that is begun for a large record has room for so many like it, if that is no more than this part of what lives;
+/// but not for the largest, of which rounding up to units takes little.
+const SHARING: u64 = 4;
+const PART_OF_LIVE: u64 = 16;
+const SHARING_BELOW: u64 = 8 * LARGEST_UNIT;
 /// No number of segments, bytes or records is as large.
 pub(super) const MOST: u64 = 1 << 48;
 
@@ -363,8 +369,27 @@ impl Writer<'_> {
         Ok(())
     }
 
+    /// How long a segment is to be that is begun for a record of `bytes`. What is left at the end of one is less than a
+    /// record, so that several share it: records of half a unit and a bit took twice their space else.
+    fn shared(&self, bytes: u64) -> u64 {
+        let (live, count) = (self.index.load(words::LIVE), self.index.load(words::COUNT));
+        let each = bytes.max(live / count.max(1));
+        if each > SHARING_BELOW {
+            bytes
+        } else {
+            (each * SHARING).min(live / PART_OF_LIVE).max(bytes)
+        }
+    }
+
     /// Units for a segment of `bytes`: how it comes by them is [`super::reuse`]'s.
     fn take_units(&self, bytes: u64) -> Result<(u64, u64)> {
+        let shared = self.shared(bytes);
+        if shared > LARGEST_UNIT {
+            self.take_back_segments()?;
+            if let Some(run) = self.take_free_run(shared)? {
+                return Ok(run);
+            }
+        }
         if let Some(unit) = self.take_free_unit(bytes)? {
             return Ok((unit, 1));
         }
@@ -374,7 +399,7 @@ impl Writer<'_> {
         let first = self.units()?;
         let mut units = 0;
         let mut size = 0;
-        while size < bytes {
+        while size < shared {
             size += unit_place(first + units).1;
             units += 1;
         }
