@@ -43,10 +43,8 @@ const EIGHTHS_REMOVING: u64 = 7;
 const SLACK_IN_ROOM: u64 = WORTH_SHRINKING;
 /// Copies of records that are shorter, on the average, cost nothing: they are made while what is removed comes from memory.
 const WORTH_LEAVING: u64 = 64;
-/// At most so many bytes at once, but for the usual pace.
-const MOST_IN_HASTE: u64 = 4 << 20;
-/// Nobody pays for more garbage than this of one removal, or after the disk was full: a segment is looked at in any case.
-pub(super) const LARGE: u64 = MOST_IN_HASTE / PACE;
+/// Nobody pays for more garbage than this that others made: a segment is looked at in any case.
+pub(super) const LARGE: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
@@ -102,8 +100,16 @@ impl Writer<'_> {
     fn pay_now(&self) -> Result<()> {
         // What waits in the ring counts, and what is copied goes behind it.
         self.settle()?;
-        let pace = self.pace(false)?;
-        self.pay_at(pace, || Ok(()))
+        let (debt, pace) = (self.index.load(words::DEBT), self.pace(false)?);
+        self.pay_at(pace, || Ok(()))?;
+        // That may have been all: the file is cut at once, if what is in the way is passed once more.
+        for _ in 0..4 {
+            if pace < PACE_IN_HASTE || debt < LARGE || !self.is_in_haste()? {
+                break;
+            }
+            self.clean(debt.saturating_mul(pace), self.index.load(words::SEQUENCE))?;
+        }
+        Ok(())
     }
 
     /// Does what is due at a pace, and has `ask` ask meanwhile for what the change needs from memory.
@@ -112,7 +118,7 @@ impl Writer<'_> {
         self.index.store(words::DEBT, 0);
         // At most once round, whatever a damaged word says.
         let last = self.index.load(words::SEQUENCE);
-        let done = self.clean_asking(Self::budget(debt, pace), last, ask);
+        let done = self.clean_asking(debt.saturating_mul(pace), last, ask);
         done.map(drop).inspect_err(|_| self.index.store(words::DEBT, debt.min(LARGE)))
     }
 
@@ -181,12 +187,6 @@ impl Writer<'_> {
         let is_later = || !self.is_longer(WORTH_SHRINKING) && self.is_cleaned_later();
         let is_due = self.is_cleaning_due() && !(is_removing && is_later());
         Ok(if is_due { PACE } else { 0 })
-    }
-
-    /// How many bytes are to be looked at for so many of garbage. What is large is paid for at the usual pace: all that is
-    /// in a store must not be copied for one value.
-    fn budget(debt: u64, pace: u64) -> u64 {
-        debt.saturating_mul(pace).min(debt.saturating_mul(PACE).max(MOST_IN_HASTE))
     }
 
     /// Whether what is due while keys are removed is left for later.

@@ -4,14 +4,16 @@
 //! garbage before the file is too long that it is just done by then. The word `HASTE` of the index is one of:
 //!
 //! - 0: there is no haste; it begins when it is needed.
-//! - the number of a segment: that in which the log ended when it began. Up to it the log is to be passed.
-//! - bit 63, and a number: nothing could be cut, or what was begun has been of no use. Haste does not begin before there is
-//!   a segment of this number, lest what lives is copied again and again for nothing: while somebody who only reads keeps
-//!   the file as long as it is, or what is in the way waits for the disk.
+//! - the number of a segment, that in which the log ended when it began: up to it the log is to be passed. With bit 62 it was
+//!   begun because the time before, what is in the way was appended meanwhile, where there was room.
+//! - bit 63, bytes that lived in units of 4 KiB (bits 32 to 62), and the lower half of a segment's number: nothing could be
+//!   cut. Haste begins again when there is a segment of this number, or what lives is less by three eighths, lest it is copied
+//!   again and again for nothing: while somebody who only reads keeps the file as long as it is, or what is in the way waits
+//!   for the disk.
 //!
 //! It is a hint: a damaged word has the file be longer, or more be copied, for one round of the log.
 
-use super::format::{session, words};
+use super::format::{session, unit_place, words};
 use super::reuse::{WORTH_SHRINKING, WORTH_WAITING};
 use super::writer::Writer;
 use crate::Result;
@@ -19,18 +21,22 @@ use crate::os::atomic::Ordering;
 
 /// For a byte of garbage so many bytes are looked at.
 pub(super) const PACE_IN_HASTE: u64 = 32;
-/// Set where the rest is the number of the segment before which haste does not begin again.
-const NOT_BEFORE: u64 = 1 << 63;
+/// Set where it was begun once more.
+const AGAIN: u64 = 1 << 62;
+/// Set where it rests.
+const RESTING: u64 = 1 << 63;
+/// In such units it is noted what lives.
+const LIVE_SHIFT: u32 = 12;
 
 impl Writer<'_> {
     /// Whether the log is passed in haste, or that begins now.
     #[inline(always)]
     pub(super) fn is_in_haste(&self) -> Result<bool> {
         if self.is_nearly_long() {
-            return if self.waits_for_much() { Ok(false) } else { self.goes_on_in_haste() };
+            return if self.waits_for_much()? { Ok(false) } else { self.goes_on_in_haste() };
         }
-        if (1..NOT_BEFORE).contains(&self.index.load(words::HASTE)) {
-            self.end_haste()?;
+        if self.index.load(words::HASTE) != 0 && self.is_far_from_long() {
+            self.index.store(words::HASTE, 0);
         }
         Ok(false)
     }
@@ -38,17 +44,40 @@ impl Writer<'_> {
     /// Whether the file is longer than it may be, or will be before the log is passed.
     #[inline(always)]
     fn is_nearly_long(&self) -> bool {
-        let (live, len) = (self.index.load(words::LIVE), self.core.data.len());
-        let ahead = len / (PACE_IN_HASTE / 2);
-        len.saturating_add(ahead) > live.saturating_mul(2).saturating_add(WORTH_SHRINKING)
+        self.soon_long() > self.most_bytes()
+    }
+
+    /// Whether so much lives again that what was begun may be forgotten. Where that was at once, haste ended with each put
+    /// that had a little more live, and what had been passed was to be passed again.
+    #[cold]
+    fn is_far_from_long(&self) -> bool {
+        self.soon_long() <= self.most_bytes() / 8 * 7
+    }
+
+    /// How long the file is, and what becomes garbage while the log is passed.
+    #[inline(always)]
+    fn soon_long(&self) -> u64 {
+        let len = self.core.data.len();
+        len.saturating_add(len / (PACE_IN_HASTE / 2))
+    }
+
+    /// How long it may be.
+    #[inline(always)]
+    fn most_bytes(&self) -> u64 {
+        self.index.load(words::LIVE).saturating_mul(2).saturating_add(WORTH_SHRINKING)
     }
 
     /// Whether much was emptied and cannot be used yet: who keeps it would have all be copied again and again. What was
     /// begun is gone on with when it can be used; it was given up, and where syncs come often the file was a hundred
     /// times as long then as what lived in it.
     #[cold]
-    fn waits_for_much(&self) -> bool {
-        self.index.load(words::EMPTIED) > self.core.data.len() / 8 + WORTH_WAITING
+    fn waits_for_much(&self) -> Result<bool> {
+        let is_much = || self.index.load(words::EMPTIED) > self.core.data.len() / 8 + WORTH_WAITING;
+        if is_much() {
+            // It may only be that nobody has asked since.
+            self.take_back_segments()?;
+        }
+        Ok(is_much())
     }
 
     #[cold]
@@ -62,37 +91,61 @@ impl Writer<'_> {
 
     fn haste(&self) -> Result<bool> {
         let load = |word| self.index.load(word);
-        let (last, goal) = (load(words::SEQUENCE), load(words::HASTE));
-        if goal == 0 || goal > last {
-            // What is later than a round from now damage wrote.
-            let rests = last.saturating_add(1)..=last.saturating_add(self.round()?);
-            let is_begun = goal < NOT_BEFORE || !rests.contains(&(goal - NOT_BEFORE));
-            if is_begun {
-                self.index.store(words::HASTE, last);
-            } else if self.is_longer(WORTH_SHRINKING) && self.is_a_time_to_look() {
+        let (last, word) = (load(words::SEQUENCE), load(words::HASTE));
+        let goal = word & !AGAIN;
+        let is_resting = word & RESTING != 0;
+        if is_resting && self.rests(word)? {
+            if self.is_longer(WORTH_SHRINKING) && self.is_a_time_to_look() {
                 // Who kept the file long may be gone, and all that is in its way have been passed.
                 self.take_back_segments()?;
                 self.trim()?;
             }
-            return Ok(is_begun);
+            return Ok(false);
+        }
+        if is_resting || goal == 0 || goal > last {
+            self.index.store(words::HASTE, last);
+            return Ok(true);
         }
         if load(words::OLDEST_UNIT) != load(words::TAIL_UNIT) && self.oldest()? <= goal {
             return Ok(true);
         }
-        self.cut_after_haste()
+        self.cut_after_haste(word & AGAIN != 0)
     }
 
     /// All was passed but the segment in which the log ends: whether there is more to pass.
-    fn cut_after_haste(&self) -> Result<bool> {
-        if !self.is_longer(WORTH_SHRINKING) || self.trim()? {
+    fn cut_after_haste(&self, is_again: bool) -> Result<bool> {
+        self.take_back_segments()?;
+        if self.trim()? {
             return Ok(false);
         }
-        let moved = self.move_end()?;
-        match moved {
-            Some(last) => self.index.store(words::HASTE, last),
-            None => self.rest()?,
+        if let Some(last) = self.move_end()? {
+            self.index.store(words::HASTE, last | if is_again { AGAIN } else { 0 });
+            return Ok(true);
         }
-        Ok(moved.is_some())
+        let is_begun = !is_again && self.is_worth_passing()?;
+        if is_begun {
+            self.index.store(words::HASTE, self.index.load(words::SEQUENCE) | AGAIN);
+        } else {
+            self.rest()?;
+        }
+        Ok(is_begun)
+    }
+
+    /// Whether an eighth of the file could be cut if all of the log were passed once more: there is room for what is in the
+    /// way.
+    fn is_worth_passing(&self) -> Result<bool> {
+        let len = self.core.data.len();
+        let end = len - len / 8;
+        let (mut room, mut in_the_way) = (0, 0);
+        for unit in 0..self.units()? {
+            let (at, size) = unit_place(unit);
+            match self.is_free(unit)? {
+                true if at + size <= end => room += size,
+                false if at + size > end => in_the_way += size,
+                _ => {}
+            }
+        }
+        Ok(in_the_way <= room && self.may_be_cut()?)
     }
 
     /// Now and then: after some of the changes.
@@ -101,28 +154,26 @@ impl Writer<'_> {
         self.core.session(session::CHANGES).load(Ordering::Relaxed) % OFTEN < 4
     }
 
-    /// The file is not nearly too long any more. Where that is for long, what is appended meanwhile is not passed by what
-    /// was begun, and must be by another time.
-    #[cold]
-    fn end_haste(&self) -> Result<()> {
-        let goal = self.index.load(words::HASTE);
-        self.set_not_before(goal.saturating_add(self.round()? / 2));
-        Ok(())
-    }
-
-    /// Has nobody begin before the log has gone round once.
+    /// Has nobody begin before the log has gone round once, or much less lives.
     fn rest(&self) -> Result<()> {
-        self.set_not_before(self.index.load(words::SEQUENCE).saturating_add(self.round()?));
+        let until = self.index.load(words::SEQUENCE).wrapping_add(self.round()?) as u32;
+        let live = (self.index.load(words::LIVE) >> LIVE_SHIFT << 32) & !RESTING;
+        self.index.store(words::HASTE, RESTING | live | u64::from(until));
         Ok(())
     }
 
-    fn set_not_before(&self, number: u64) {
-        self.index.store(words::HASTE, NOT_BEFORE | number.min(NOT_BEFORE - 1));
+    /// Whether that is not yet so.
+    fn rests(&self, word: u64) -> Result<bool> {
+        let left = (word as u32).wrapping_sub(self.index.load(words::SEQUENCE) as u32);
+        let noted = (word & !RESTING) >> 32;
+        let live = self.index.load(words::LIVE) >> LIVE_SHIFT;
+        // What is later than a round from now damage wrote.
+        Ok((1..=self.round()?).contains(&u64::from(left)) && live >= noted - noted / 8 * 3)
     }
 
     /// By how much the numbers of segments grow while the log goes round once.
     fn round(&self) -> Result<u64> {
         let step = self.index.load(words::SKIPPED).saturating_add(1);
-        Ok(self.units()?.saturating_mul(step))
+        Ok(self.units()?.saturating_mul(step).min(u64::from(u32::MAX / 2)))
     }
 }

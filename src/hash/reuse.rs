@@ -226,7 +226,7 @@ impl Writer<'_> {
 
     /// Whether nobody needs what is in a unit. After the index was made anew from the log readers
     /// may still hold what is in free ones.
-    fn is_free(&self, unit: u64) -> Result<bool> {
+    pub(super) fn is_free(&self, unit: u64) -> Result<bool> {
         let segment = self.segment(unit)?;
         let epoch = segment.epoch();
         Ok(segment.sequence() == 0 && (epoch == 0 || pins::is_past(&self.core.data, epoch)))
@@ -332,7 +332,11 @@ impl Writer<'_> {
         if len.saturating_sub(unit_place(used).0) < (len / 8).max(1) {
             return Ok(false);
         }
-        // Nobody may who only reads.
+        self.may_be_cut()
+    }
+
+    /// Whether nobody has the file open who only reads: he could hold what is cut off.
+    pub(super) fn may_be_cut(&self) -> Result<bool> {
         let file = self.core.data.file();
         let is_locked = lock_range(file, READING, Want::Exclusive, false)?;
         if is_locked {

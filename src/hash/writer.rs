@@ -11,7 +11,6 @@
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
 //! Plain puts do steps 1 and 4 later, see [`super::pending`].
 
-use super::clean::LARGE;
 use super::core::{Core, From};
 use super::format::{MAX_KEY, MAX_VALUE, SEGMENT_HEADER, session, unit_place, words};
 use super::grow::is_skewed;
@@ -295,7 +294,7 @@ impl<'c> Writer<'c> {
         slot.clear();
         self.counted(count, live, cursor.at);
         self.mark_replaced(slot);
-        self.made_garbage((slot.room + (cursor.at - at)).min(LARGE));
+        self.made_garbage(slot.room + (cursor.at - at));
         Ok(true)
     }
 
