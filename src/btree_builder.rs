@@ -51,7 +51,7 @@ impl BTreeBuilder {
         let place = Named::create(path.as_ref(), None)?;
         let store = BTree::options().create(true).unrecorded().open(place.path())?;
         let recording = Building::begin("btree", path.as_ref())?;
-        let load = Some(BTreeLoad::begin(&store, None));
+        let load = Some(BTreeLoad::begin_beside(&store, None, Some(place.place())));
         Ok(BTreeBuilder { load, store, budget: None, listener: None, recording, place })
     }
 
@@ -110,7 +110,8 @@ impl BTreeBuilder {
         if let Some(recording) = &mut self.recording {
             recording.table(table.unwrap_or_default());
         }
-        let load = self.load.insert(BTreeLoad::begin(&self.store, table));
+        let load =
+            self.load.insert(BTreeLoad::begin_beside(&self.store, table, Some(self.place.place())));
         self.listener.clone().map_or(Ok(()), |listener| load.tell(listener))?;
         self.budget.map_or(Ok(()), |bytes| load.memory_budget(bytes))
     }

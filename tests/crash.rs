@@ -330,13 +330,30 @@ fn a_file_appears_in_its_folder_also_when_that_is_renamed() {
         let mut builder = BuildOptions::new().create(old.join("store")).unwrap();
         builder.add(b"key", b"1").unwrap();
         let cdb = credenza::foreign::CdbWriter::create(old.join("cdb")).unwrap();
+        let large = BuildOptions::new().memory_budget(8 << 20);
+        let mut large = large.create(old.join("large")).unwrap();
+        let mut hash = credenza::HashBuilder::create(old.join("hash")).unwrap();
+        hash.add(b"key", b"1").unwrap();
+        let mut btree = credenza::BTreeBuilder::create(old.join("btree")).unwrap();
+        btree.memory_budget(1 << 20).unwrap();
+        btree.add(b"key", b"1").unwrap();
+        let given_up = credenza::HashBuilder::create(old.join("given up")).unwrap();
         fs::rename(&old, &now).unwrap();
         if has_new {
             fs::create_dir(&old).unwrap();
         }
+        drop(given_up);
         builder.finish().unwrap();
         cdb.finish().unwrap();
-        assert_eq!(names(&now), ["cdb", "store"]);
+        // What does not fit in memory goes to a file beside it, too.
+        for key in (0..400_000u32).rev() {
+            large.add(&key.to_le_bytes(), &[7; 8]).unwrap();
+            btree.add(&key.to_le_bytes(), &[7; 8]).unwrap();
+        }
+        large.finish().unwrap();
+        hash.finish().unwrap();
+        btree.finish().unwrap();
+        assert_eq!(names(&now), ["btree", "cdb", "hash", "hash-index", "large", "store"]);
         assert!(!has_new || names(&old).is_empty());
         fs::remove_dir_all(&now).unwrap();
     }

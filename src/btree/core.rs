@@ -23,8 +23,8 @@ use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
+use crate::os::place::sync_folder_of;
 use crate::os::process::{prepare, random_id};
-use crate::os::publish;
 use crate::os::session::{Session, Standing};
 use crate::os::shared::{SharedMap, memory_file};
 use crate::os::turns::Turns;
@@ -183,7 +183,7 @@ impl Core {
         if is_new_wanted && is_unborn(file, length()?.len())? {
             create_file(file)?;
             if let Some(path) = path {
-                publish::sync_folder_of(path)?;
+                sync_folder_of(path)?;
             }
         }
         let core = Core::mapped(file, true, path)?;

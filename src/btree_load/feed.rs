@@ -4,6 +4,7 @@ use super::batch::{Batch, Record};
 use super::order::Order;
 use crate::Result;
 use crate::btree::{KeyValue, TableOptions};
+use crate::os::place::Place;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,6 +48,8 @@ pub(super) struct Feed {
     /// Where the next record of the batch begins.
     next: usize,
     pub budget: u64,
+    /// Where what is over goes: beside this.
+    pub beside: Option<Place>,
     pub listener: Option<Listener>,
     /// Who asked how many were replaced.
     pub asked: Option<Sender<u64>>,
@@ -58,7 +61,7 @@ pub(super) struct Feed {
 }
 
 impl Feed {
-    pub(super) fn new(messages: Receiver<Message>, budget: u64) -> Feed {
+    pub(super) fn new(messages: Receiver<Message>, budget: u64, beside: Option<Place>) -> Feed {
         let (waiting, batch, next) = (VecDeque::new(), Rc::default(), 0);
         Feed {
             messages,
@@ -66,6 +69,7 @@ impl Feed {
             batch,
             next,
             budget,
+            beside,
             listener: None,
             asked: None,
             last_number: None,

@@ -22,6 +22,7 @@ use crate::btree::{
 };
 use crate::durability::OwnThread;
 use crate::os::memory::memory_bytes;
+use crate::os::place::Place;
 use crate::{Error, Result};
 use batch::{Batch, Record};
 pub(crate) use feed::Listener;
@@ -69,11 +70,21 @@ pub struct BTreeLoad {
 impl BTreeLoad {
     /// Begins a load into the table of this name, which must be there, or into the main one.
     pub fn begin(store: &BTree, table: Option<&str>) -> BTreeLoad {
+        BTreeLoad::begin_beside(store, table, store.path().map(Place::near))
+    }
+
+    /// The same where what does not fit in memory goes beside this place.
+    pub(crate) fn begin_beside(
+        store: &BTree,
+        table: Option<&str>,
+        beside: Option<Place>,
+    ) -> BTreeLoad {
         let (sender, receiver) = sync_channel(BATCHES);
         let of_store = store;
         let (store, table) = (store.clone(), table.map(str::to_owned));
-        let write =
-            move || write(&store, table.as_deref(), receiver).map_err(|error| store.named(error));
+        let write = move || {
+            write(&store, table.as_deref(), receiver, beside).map_err(|error| store.named(error))
+        };
         let (thread, refused) = match OwnThread::start(sender, write) {
             Ok(thread) => (thread, None),
             Err(error) => (OwnThread::none(), Some(of_store.named(error))),
@@ -197,8 +208,13 @@ fn over() -> Error {
 }
 
 /// What the thread does.
-fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Result<()> {
-    let mut feed = Feed::new(messages, memory_bytes() / 4);
+fn write(
+    store: &BTree,
+    table: Option<&str>,
+    messages: Receiver<Message>,
+    beside: Option<Place>,
+) -> Result<()> {
+    let mut feed = Feed::new(messages, memory_bytes() / 4, beside);
     // Who brings the records may have to wait for them himself, and no other writer with him.
     feed.wait();
     if feed.is_abandoned {
@@ -215,13 +231,13 @@ fn write(store: &BTree, table: Option<&str>, messages: Receiver<Message>) -> Res
     match table {
         Some(name) if has_several_values(&mut transaction, name)? => {
             let table = transaction.multi_table(name)?;
-            put_all(&mut table.ok_or_else(|| no_table(name))?, store, &mut feed)?;
+            put_all(&mut table.ok_or_else(|| no_table(name))?, &mut feed)?;
         }
         Some(name) => {
             let table = transaction.table(name)?;
-            put_all(&mut table.ok_or_else(|| no_table(name))?, store, &mut feed)?;
+            put_all(&mut table.ok_or_else(|| no_table(name))?, &mut feed)?;
         }
-        None => put_all(&mut transaction.main(), store, &mut feed)?,
+        None => put_all(&mut transaction.main(), &mut feed)?,
     }
     if feed.is_committed { transaction.commit() } else { Ok(()) }
 }
@@ -295,10 +311,10 @@ impl Target for MultiTableMut<'_, '_> {
 }
 
 /// Puts all records in a table, and answers who asks.
-fn put_all(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<()> {
+fn put_all(table: &mut impl Target, feed: &mut Feed) -> Result<()> {
     let mut replaced = 0;
     loop {
-        replaced += put_some(table, store, feed)?;
+        replaced += put_some(table, feed)?;
         match feed.asked.take() {
             // Who asked may be gone meanwhile.
             Some(asked) => drop(asked.send(replaced)),
@@ -309,7 +325,7 @@ fn put_all(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<()
 }
 
 /// Puts records in a table until somebody asks or they end; how many replaced another.
-fn put_some(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<u64> {
+fn put_some(table: &mut impl Target, feed: &mut Feed) -> Result<u64> {
     let (order, mut replaced) = (table.order(), 0);
     if !table.is_empty() {
         for record in feed.in_order(order) {
@@ -318,7 +334,7 @@ fn put_some(table: &mut impl Target, store: &BTree, feed: &mut Feed) -> Result<u
     } else if feed.is_in_order(order) {
         table.bulk_load(feed.in_order(order))?;
     }
-    let mut sorter = Sorter::new(order, feed.budget, store.path().map(ToOwned::to_owned));
+    let mut sorter = Sorter::new(order, feed.budget, feed.beside.clone());
     while let Some((batch, from)) = feed.next_batch() {
         sorter.add(batch, from)?;
     }

@@ -3,13 +3,14 @@
 use super::batch::{Batch, Record, record_end};
 use crate::btree::KeyValue;
 use crate::os::file::read_exact_at;
+use crate::os::place::Place;
 use crate::os::process::longest_file;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::rc::Rc;
 
 /// What is written at once, to the end of a record, and what is read at most, unless a record is longer.
@@ -78,14 +79,14 @@ impl Runs {
     /// Writes one more.
     pub(super) fn write<R: KeyValue>(
         &mut self,
-        beside: &Path,
+        beside: &Place,
         records: impl Iterator<Item = Result<R>>,
     ) -> Result<()> {
         let scratch = match &self.scratch {
             Some(scratch) => scratch,
             None => {
                 let file = scratch_beside(beside)?;
-                self.scratch.insert(Scratch { file, beside: beside.to_owned() })
+                self.scratch.insert(Scratch { file, beside: beside.path().to_owned() })
             }
         };
         let start = self.runs.last().map_or(0, |run| run.place.1);

@@ -10,10 +10,10 @@ use super::order::{Entry, Order, sort};
 use super::runs::{Reader, Runs};
 use crate::Result;
 use crate::btree::KeyValue;
+use crate::os::place::Place;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::Range;
-use std::path::PathBuf;
 use std::rc::Rc;
 
 /// How many records are brought near at once.
@@ -24,7 +24,7 @@ pub(super) struct Sorter {
     order: Order,
     budget: u64,
     /// Beside which file runs are written; none if everything shall stay in memory.
-    beside: Option<PathBuf>,
+    beside: Option<Place>,
     batches: Vec<Rc<Batch>>,
     entries: Vec<Entry>,
     /// Bytes of memory that these take.
@@ -35,7 +35,7 @@ pub(super) struct Sorter {
 }
 
 impl Sorter {
-    pub(super) fn new(order: Order, budget: u64, beside: Option<PathBuf>) -> Sorter {
+    pub(super) fn new(order: Order, budget: u64, beside: Option<Place>) -> Sorter {
         let (batches, entries, runs) = (Vec::new(), Vec::new(), Runs::default());
         Sorter { order, budget, beside, batches, entries, held: 0, count: 0, runs }
     }

@@ -197,7 +197,7 @@ impl Builder {
         let budget =
             options.memory_budget.unwrap_or_else(|| (memory_bytes() / 4).max(MIN_BUDGET_BYTES));
         let seed = options.seed.unwrap_or(DEFAULT_SEED);
-        let beside = staged.as_ref().map(|(staged, _)| staged.target().to_owned());
+        let beside = staged.as_ref().map(|(staged, _)| staged.target().clone());
         Builder {
             sink,
             has_directory: options.has_directory,

@@ -15,7 +15,7 @@ use super::verify::verify;
 use crate::observe::Recorder;
 use crate::os::file::{FileId, open_regular, read_exact_at};
 use crate::os::map::Map;
-use crate::os::publish::whole_path;
+use crate::os::place::whole_path;
 use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation, Operations, Statistics};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};

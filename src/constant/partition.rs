@@ -15,13 +15,13 @@ use super::lanes::prefetch;
 use crate::bytes::copy_short;
 use crate::os::file::read_exact_at;
 use crate::os::map::{anonymous_buffer, back};
+use crate::os::place::Place;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// Bytes of an entry before its payload.
@@ -187,14 +187,14 @@ pub(crate) struct Partitions {
     held: u64,
     budget: u64,
     /// Where to spill: beside this path, which is where room for the result must be anyway.
-    beside: Option<PathBuf>,
+    beside: Option<Place>,
     scratch: Option<File>,
     scratch_len: u64,
 }
 
 impl Partitions {
     /// Empty, to hold at most `budget` bytes in memory if there is a path to spill beside.
-    pub(crate) fn new(budget: u64, beside: Option<PathBuf>) -> Partitions {
+    pub(crate) fn new(budget: u64, beside: Option<Place>) -> Partitions {
         Partitions {
             parts: Box::new(std::array::from_fn(|_| Partition::default())),
             slabs: Slabs::default(),
@@ -267,7 +267,7 @@ impl Partitions {
     /// Writes everything in memory to the scratch file.
     fn spill(&mut self) -> Result<()> {
         let Some(beside) = &self.beside else { return Ok(()) };
-        let at = |action| move |e| Error::io(action, e).at(beside);
+        let at = |action| move |e| Error::io(action, e).at(beside.path());
         let scratch = match &self.scratch {
             Some(scratch) => scratch,
             None => self.scratch.insert(scratch_beside(beside)?),
@@ -432,7 +432,7 @@ mod tests {
     #[test]
     fn a_partition_is_read_as_often_as_there_is_something_in_it() {
         let folder = tempfile::tempdir().unwrap();
-        let mut parts = Partitions::new(1 << 20, Some(folder.path().join("store")));
+        let mut parts = Partitions::new(1 << 20, Some(Place::near(&folder.path().join("store"))));
         let (groups, limit, count) = (1 << 20, 1 << 20, 500_000u64);
         let group = |hash| Position::of(hash, groups).group;
         for _ in 0..count {
@@ -469,7 +469,7 @@ mod tests {
     #[test]
     fn nothing_stays_in_memory_beside_what_does_not_fit() {
         let folder = tempfile::tempdir().unwrap();
-        let mut parts = Partitions::new(1 << 20, Some(folder.path().join("store")));
+        let mut parts = Partitions::new(1 << 20, Some(Place::near(&folder.path().join("store"))));
         let mut count = 0u64;
         let add = |parts: &mut Partitions, count: &mut u64| {
             let hash = count.wrapping_mul(0x9E37_79B9_7F4A_7C15);

@@ -28,6 +28,7 @@ use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::newest::Newest;
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
+use crate::os::place::sync_folder_of;
 use crate::os::process::{own_pid, prepare, random_word};
 use crate::os::publish::{self, Staged};
 use crate::os::session::{Session, Standing};
@@ -134,7 +135,7 @@ impl Core {
         if is_new_wanted && is_writable && is_unborn(file, len)? {
             create_data(file, limit)?;
             if let Some(path) = &path {
-                publish::sync_folder_of(path)?;
+                sync_folder_of(path)?;
             }
         }
         if !is_writable {

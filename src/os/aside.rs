@@ -5,7 +5,8 @@
 //! over. Neither is lost, and no link is followed: it gets another name.
 
 use super::opening::refuse_open;
-use super::publish::{rename_new, sync_folder_of, with};
+use super::place::sync_folder_of;
+use super::publish::{rename_new, with};
 use crate::{Error, Result};
 use std::fs::{OpenOptions, hard_link, remove_file};
 use std::io::{self, ErrorKind, Read};

@@ -12,17 +12,16 @@
 
 use super::access::Rights;
 use super::aside::{head_of, make_way};
-use super::file::is_same;
 use super::lock::{Want, lock_range};
 use super::opening::BUILDING;
+use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
 use super::process::is_alive;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,11 +38,9 @@ const OWN: u32 = 0o600;
 #[derive(Debug)]
 pub struct Staged {
     file: File,
-    target: PathBuf,
-    /// The folder of both, which may be given another name meanwhile.
-    folder: File,
+    target: Place,
     /// The temporary name, where the filesystem has no unnamed files.
-    named: Option<PathBuf>,
+    named: Option<Place>,
     /// The process that makes it: one that is forked meanwhile leaves its files alone.
     pid: u32,
 }
@@ -75,12 +72,12 @@ impl Staged {
         if target.file_name().is_none() || name.ends_with(b"/") || name.ends_with(b"/.") {
             return Err(Error::invalid("this does not name a file").at(target));
         }
-        // Where it is now, whatever folder the program goes to while it is written.
-        let target = whole_path(target);
-        // Seen now and not when all is written: without this the new name cannot be made durable.
-        let folder = open_folder_of(&target)?;
-        let (file, named) = create_beside(&target)?;
-        Ok(Staged { file, target, folder, named, pid: std::process::id() })
+        // That its folder can be opened is seen now and not when all is written: without this the new name cannot be made
+        // durable.
+        let target = Place::new(target)?;
+        let (file, named) = create_beside(target.path())?;
+        let named = named.map(|path| target.other(path));
+        Ok(Staged { file, target, named, pid: std::process::id() })
     }
 
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
@@ -90,7 +87,7 @@ impl Staged {
     }
 
     /// What will be replaced, or made: of a symbolic link, what it leads to.
-    pub(crate) fn target(&self) -> &Path {
+    pub(crate) fn target(&self) -> &Place {
         &self.target
     }
 
@@ -105,13 +102,13 @@ impl Staged {
     /// # Errors
     /// The disk is full or failed, or the folder may not be written: the old file is untouched.
     pub fn publish(mut self) -> Result<()> {
-        let target = now_at(&self.folder, &self.target);
+        let target = self.target.now();
         keep_mode(&self.file, &target)?;
         if let Err(e) = self.file.sync_data() {
             return Err(Error::io("make durable", e).at(&target));
         }
         let temporary = match self.named.take() {
-            Some(path) => now_at(&self.folder, &path),
+            Some(place) => place.now(),
             None => link_unnamed(&self.file, &target)?,
         };
         replace(&temporary, &target)
@@ -131,9 +128,9 @@ pub(crate) struct Further {
 /// unpublished, it leaves nothing. Whoever has it open must have closed it before either.
 #[derive(Debug)]
 pub(crate) struct Named {
-    /// Empty when the name may be another's.
-    path: PathBuf,
-    target: PathBuf,
+    /// `None` when the name may be another's.
+    place: Option<Place>,
+    target: Place,
     further: Option<Further>,
     /// As of a [`Staged`].
     pid: u32,
@@ -149,15 +146,21 @@ impl Named {
     pub(crate) fn create(target: &Path, further: Option<Further>) -> Result<Named> {
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
-        further.iter().try_for_each(|further| refuse_long(&target, further.end))?;
-        remove_left(&target, further);
-        let (lock, path) = named_beside(&target)?;
-        Ok(Named { path, target, further, pid: std::process::id(), _lock: lock })
+        further.iter().try_for_each(|further| refuse_long(target.path(), further.end))?;
+        remove_left(target.path(), further);
+        let (lock, path) = named_beside(target.path())?;
+        let place = Some(target.other(path));
+        Ok(Named { place, target, further, pid: std::process::id(), _lock: lock })
     }
 
     /// Where the store is built.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+    pub(crate) fn path(&self) -> PathBuf {
+        self.place().now()
+    }
+
+    /// The same, wherever that is later on.
+    pub(crate) fn place(&self) -> Place {
+        self.place.as_ref().unwrap_or(&self.target).clone()
     }
 
     /// Makes all files durable and puts them in their places, the store last; gives where it is then.
@@ -173,17 +176,18 @@ impl Named {
     /// # Errors
     /// Meanwhile there is; or as [`Named::publish`].
     pub(crate) fn publish_new(self) -> Result<PathBuf> {
-        refuse_old(&self.target)?;
+        refuse_old(&self.target.now())?;
         self.publish_as(true)
     }
 
     fn publish_as(mut self, is_new: bool) -> Result<PathBuf> {
-        let further = self.further.map(|further| {
-            (with(&self.path, further.end), with(&self.target, further.end), further.is_own)
-        });
-        for path in further.iter().map(|(path, ..)| path).chain([&self.path]) {
+        let (path, target) = (self.path(), self.target.now());
+        let further = self
+            .further
+            .map(|further| (with(&path, further.end), with(&target, further.end), further.is_own));
+        for path in further.iter().map(|(path, ..)| path).chain([&path]) {
             let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-            keep_mode(&file, &self.target)?;
+            keep_mode(&file, &target)?;
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
         let replace_further = || match &further {
@@ -194,26 +198,26 @@ impl Named {
         };
         if is_new {
             // Before, its further file would take the place of another's.
-            name_new(&self.path, &self.target)?;
-            self.path.clear();
+            name_new(&path, &target)?;
+            self.place = None;
             replace_further()?;
-            sync_folder_of(&self.target)?;
+            sync_folder_of(&target)?;
         } else {
             replace_further()?;
-            replace(&self.path, &self.target)?;
-            self.path.clear();
+            replace(&path, &target)?;
+            self.place = None;
         }
-        Ok(std::mem::take(&mut self.target))
+        Ok(target)
     }
 }
 
 impl Drop for Named {
     fn drop(&mut self) {
-        if self.path.as_os_str().is_empty() || self.pid != std::process::id() {
+        let Some(place) = self.place.as_ref().filter(|_| self.pid == std::process::id()) else {
             return;
-        }
+        };
         for end in self.further.iter().map(|further| further.end).chain([""]) {
-            let _ = std::fs::remove_file(with(&self.path, end));
+            let _ = std::fs::remove_file(with(&place.now(), end));
         }
     }
 }
@@ -314,80 +318,19 @@ fn is_there(target: &Path) -> Error {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if let Some(path) = self.named.as_ref().filter(|_| self.pid == std::process::id()) {
-            let _ = std::fs::remove_file(now_at(&self.folder, path));
+        if let Some(place) = self.named.as_ref().filter(|_| self.pid == std::process::id()) {
+            let _ = std::fs::remove_file(place.now());
         }
     }
 }
 
 /// An unnamed file beside `target`, for data that does not fit in memory; gone when closed.
-pub(crate) fn scratch_beside(target: &Path) -> Result<File> {
-    let (file, named) = create_beside(target)?;
+pub(crate) fn scratch_beside(target: &Place) -> Result<File> {
+    let (file, named) = create_beside(&target.now())?;
     if let Some(path) = named {
         std::fs::remove_file(&path).map_err(|e| Error::io("unlink", e).at(&path))?;
     }
     Ok(file)
-}
-
-/// Makes the name of the file at `path` durable.
-pub(crate) fn sync_folder_of(path: &Path) -> Result<()> {
-    match open_folder_of(path)?.sync_all() {
-        // A file system that has nothing to do for it.
-        Err(e) if e.raw_os_error() == Some(libc::EINVAL) => Ok(()),
-        done => {
-            done.map_err(|e| Error::io("make the new name durable in the folder of", e).at(path))
-        }
-    }
-}
-
-fn open_folder_of(path: &Path) -> Result<File> {
-    let folder = folder_of(path);
-    // Nothing else is waited for or opened.
-    let mut options = OpenOptions::new();
-    let opened = options.read(true).custom_flags(libc::O_DIRECTORY | libc::O_CLOEXEC).open(folder);
-    opened.map_err(|e| Error::io("open the folder", e).at(folder))
-}
-
-/// What a symbolic link leads to, which need not be there; every other path itself. A link stays a link.
-fn led_to(path: &Path) -> PathBuf {
-    if let Ok(whole) = std::fs::canonicalize(path) {
-        return whole;
-    }
-    let mut path = path.to_owned();
-    // The kernel follows no more than so many, one after the other.
-    for _ in 0..40 {
-        let Ok(next) = std::fs::read_link(&path) else { break };
-        path = folder_of(&path).join(next);
-    }
-    path
-}
-
-/// Where a file of the folder is that was at `path` when the folder had its name.
-fn now_at(folder: &File, path: &Path) -> PathBuf {
-    if is_same(folder, folder_of(path).metadata()) {
-        return path.to_owned();
-    }
-    match (std::fs::read_link(proc_path(folder)), path.file_name()) {
-        (Ok(now), Some(name)) if is_same(folder, now.metadata()) => now.join(name),
-        _ => path.to_owned(),
-    }
-}
-
-/// The path from the root on, which leads there from whatever folder the program is in. It stays as it is where nobody can
-/// follow it from there, as below a folder that this user may not search.
-pub(crate) fn whole_path(path: PathBuf) -> PathBuf {
-    let id = |path: &Path| std::fs::metadata(folder_of(path)).map(|meta| (meta.dev(), meta.ino()));
-    match std::path::absolute(&path) {
-        Ok(whole) if matches!((id(&path), id(&whole)), (Ok(one), Ok(other)) if one == other) => {
-            whole
-        }
-        _ => path,
-    }
-}
-
-/// The folder that holds `path`.
-fn folder_of(path: &Path) -> &Path {
-    path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// A new file in the folder of `target`: unnamed where the filesystem can, else with a name.
@@ -489,11 +432,6 @@ fn is_over(pid: u32, serial: u64) -> bool {
         return serial >= NAMES.load(Ordering::Relaxed);
     }
     !is_alive(pid, 0)
-}
-
-/// The path by which an unnamed file is given a name.
-fn proc_path(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Gives the unnamed `file` a temporary name beside `target`.
