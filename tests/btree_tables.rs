@@ -219,6 +219,43 @@ fn keys_that_are_none_of_an_own_type_are_no_damage() {
     }
 }
 
+/// A cursor by keys as they are goes where one by their bytes goes, and changes what it is at.
+#[test]
+fn cursors_go_by_keys_as_they_are() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    transaction.create_table_with("t", &TableOptions::of_keys::<i64>()).unwrap();
+    let mut table = transaction.table("t").unwrap().unwrap();
+    let mut table = table.typed::<i64>().unwrap();
+    (-300..300).for_each(|key| assert!(!table.insert(&(key * 3), b"old").unwrap()));
+    let mut cursor = table.cursor();
+    assert_eq!((cursor.key().unwrap(), cursor.value().unwrap()), (None, None));
+    assert!(cursor.seek(&-4).unwrap() && cursor.key().unwrap() == Some(-3));
+    cursor.put(b"new").unwrap();
+    assert_eq!(cursor.value().unwrap(), Some(&b"new"[..]));
+    assert!(cursor.next().unwrap() && cursor.key().unwrap() == Some(0));
+    cursor.remove().unwrap();
+    assert_eq!(cursor.key().unwrap(), None);
+    assert!(cursor.previous().unwrap() && cursor.key().unwrap() == Some(-3));
+    assert!(!cursor.find(&0).unwrap() && cursor.key().unwrap() == Some(3));
+    assert!(cursor.first().unwrap() && cursor.key().unwrap() == Some(-900));
+    assert!(cursor.last().unwrap() && cursor.key().unwrap() == Some(897));
+    drop(cursor);
+    transaction.commit().unwrap();
+    let snapshot = store.read().unwrap();
+    let table = snapshot.table("t").unwrap().unwrap().typed::<i64>().unwrap();
+    let (mut cursor, mut keys) = (table.cursor(), Vec::new());
+    while cursor.next().unwrap() {
+        keys.extend(cursor.key().unwrap());
+    }
+    assert!(keys.is_sorted() && keys.len() == 599 && !keys.contains(&0));
+    assert!(!cursor.seek(&898).unwrap() && cursor.key().unwrap().is_none());
+    assert!(cursor.previous().unwrap() && cursor.key().unwrap() == Some(897));
+    assert!(cursor.find(&-3).unwrap() && cursor.value().unwrap() == Some(b"new"));
+    assert!(cursor.first().unwrap() && cursor.key().unwrap() == Some(-900));
+    assert!(cursor.last().unwrap() && cursor.key().unwrap() == Some(897));
+}
+
 /// Numbers below zero and above come in their order, found and taken out by what they are.
 #[test]
 fn keys_of_a_type_are_found_counted_and_taken_out_by_what_they_are() {

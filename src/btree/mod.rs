@@ -5,7 +5,7 @@
 //! | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
 //! | `table`, `table_mut`, `range`, `cursor_mut`, `count` | tables whose keys have one value each |
 //! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
-//! | `key`, `kind`, `typed` | what keys are, and of which kind a table is |
+//! | `key`, `kind`, `typed`, `typed_cursor` | what keys are, and of which kind a table is |
 //! | `format` | the bytes of page 0, of a commit, of the table of pages |
 //! | `page`, `record`, `leaf`, `records`, `inner` | the bytes of a page of a tree, and changes in place |
 //! | `items` | pages taken apart, and written anew |
@@ -95,6 +95,7 @@ mod transaction;
 mod tree;
 mod trim;
 mod typed;
+mod typed_cursor;
 mod values;
 mod verify;
 mod view;
@@ -119,6 +120,7 @@ pub use table::{Cursor, Pair, Table};
 pub use table_mut::TableMut;
 pub use transaction::{Savepoint, Transaction};
 pub use typed::{Typed, TypedMut, TypedPair, TypedRange};
+pub use typed_cursor::{TypedCursor, TypedCursorMut};
 
 pub(crate) use bulk::KeyValue;
 pub(crate) use core::recognises;

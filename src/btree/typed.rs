@@ -60,8 +60,12 @@ fn bytes_of<'k, K: Key + ?Sized + 'k>(keys: &impl RangeBounds<&'k K>) -> Bounds 
 
 /// The key of a record that was read.
 fn typed<K: Key + ?Sized, V>((key, value): (Vec<u8>, V)) -> Result<(K::Owned, V)> {
-    let found = K::from_bytes(&key).ok_or_else(|| no_key::<K>(&key))?;
-    Ok((found, value))
+    Ok((key_of::<K>(&key)?, value))
+}
+
+/// A key that was read.
+pub(super) fn key_of<K: Key + ?Sized>(key: &[u8]) -> Result<K::Owned> {
+    K::from_bytes(key).ok_or_else(|| no_key::<K>(key))
 }
 
 #[cold]
@@ -241,7 +245,12 @@ impl<'c> TableMut<'_, 'c> {
     }
 }
 
-impl<'c, K: Key + ?Sized> TypedMut<'_, 'c, K> {
+impl<'t, 'c, K: Key + ?Sized> TypedMut<'t, 'c, K> {
+    /// The same by the bytes of its keys, for as long.
+    pub(super) fn into_bytes(self) -> TableMut<'t, 'c> {
+        self.table
+    }
+
     /// The table as it is now, to read.
     pub fn read(&self) -> Typed<'_, K> {
         Typed { table: self.table.read(), keys: PhantomData }
