@@ -5,6 +5,7 @@ use crate::spool::Spool;
 use crate::table::TableOf;
 use crate::target::no_budget;
 use crate::waiting::for_others;
+use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
 use std::path::Path;
@@ -12,8 +13,8 @@ use std::path::Path;
 /// Records on their way into a store that is there.
 pub enum Additions {
     Hash(Batches),
-    /// And those that wait until all are there.
-    BTree(BTreeLoad, Option<Spool>),
+    /// And those that wait until all are there, for what store.
+    BTree(BTreeLoad, Option<(Spool, BTree)>),
 }
 
 impl Additions {
@@ -24,7 +25,11 @@ impl Additions {
 
     /// All in one transaction; where they `may_wait` for who brings them, it begins when all are there.
     pub fn to_table(table: &TableOf, may_wait: bool) -> Result<Additions> {
-        let spool = may_wait.then(|| Spool::beside(table.store.path().unwrap_or(Path::new("."))));
+        let spool = || Spool::beside(table.store.path().unwrap_or(Path::new(".")));
+        let spool = may_wait.then(|| (spool(), table.store.clone()));
+        if spool.is_none() {
+            wait_for_turn(&table.store)?;
+        }
         let mut load = BTreeLoad::begin(&table.store, table.name.as_deref());
         load.check_kind(table.options.clone())?;
         Ok(Additions::BTree(load, spool))
@@ -51,7 +56,7 @@ impl Additions {
         match self {
             Additions::Hash(batches) => batches.add(key, value),
             Additions::BTree(load, None) => load.add(key, value),
-            Additions::BTree(_, Some(spool)) => spool.add(key, value).map(drop),
+            Additions::BTree(_, Some((spool, _))) => spool.add(key, value).map(drop),
         }
     }
 
@@ -60,12 +65,18 @@ impl Additions {
         match self {
             Additions::Hash(batches) => batches.finish(),
             Additions::BTree(load, None) => load.finish(),
-            Additions::BTree(mut load, Some(spool)) => {
+            Additions::BTree(mut load, Some((spool, store))) => {
+                wait_for_turn(&store)?;
                 spool.drain(bar, |_, key, value| load.add(key, value))?;
                 load.finish()
             }
         }
     }
+}
+
+/// Waits for who writes at the moment, and says so: a load, which begins then, waits without a word.
+fn wait_for_turn(store: &BTree) -> Result<()> {
+    for_others(|| store.write().map(drop))
 }
 
 /// Records on their way into a hash store: a batch at a time.

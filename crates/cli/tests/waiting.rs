@@ -113,20 +113,31 @@ fn who_waits_for_others_says_so() {
         let (mut says, told) = (shell.stdin.take().expect("its input"), shell.stdout.take());
         says.write_all(b"begin\nput held 1\nget held\n").expect("it reads");
         std::io::Read::read_exact(&mut told.expect("what it says"), &mut [0]).expect("the value");
-        let put = |more: &[&str]| {
-            let args = [&["put", &store, "key", "1"], more].concat();
+        let lines = folder.file("lines", "loaded\t1\n");
+        let start = |args: &[&str]| {
             let mut command = std::process::Command::new(program());
-            command.args(args).stderr(Stdio::piped()).spawn().expect("the program starts")
+            command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+            command.spawn().expect("the program starts")
         };
-        let (mut loud, quiet) = (put(&[]), put(&["--quiet"]));
-        let mut said = [0; 7];
-        let from = loud.stderr.as_mut().expect("what it says");
-        std::io::Read::read_exact(from, &mut said).expect("it says that it waits");
-        assert_eq!(&said, b"waiting");
+        let quiet = start(&["put", &store, "key", "1", "--quiet"]);
+        let mut loud = [
+            start(&["put", &store, "key", "1"]),
+            start(&["load", &store, &lines, "--from", "tsv"]),
+            start(&["compact", &store]),
+        ];
+        for loud in &mut loud {
+            let mut said = [0; 7];
+            let from = loud.stderr.as_mut().expect("what it says");
+            std::io::Read::read_exact(from, &mut said).expect("it says that it waits");
+            assert_eq!(&said, b"waiting");
+        }
         says.write_all(b"commit\n").expect("it reads");
         drop(says);
         assert!(shell.wait().expect("it ends").success());
-        assert!(loud.wait().expect("it ends").success());
+        for mut loud in loud {
+            assert!(loud.wait().expect("it ends").success());
+        }
+        assert_eq!(run(&["get", &store, "loaded"]).expect(0).text(), "1");
         let quiet = quiet.wait_with_output().expect("it ends");
         assert!(quiet.status.success() && quiet.stderr.is_empty());
     }

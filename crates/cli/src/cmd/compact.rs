@@ -3,6 +3,7 @@
 use crate::args::{WriteArgs, exit_status, size, unchanging};
 use crate::exit::Status;
 use crate::progress::{Bar, Unit};
+use crate::waiting::for_others;
 use crate::{json, output};
 use clap::Args;
 use credenza::{Error, Result, Store, btree, hash};
@@ -59,8 +60,9 @@ pub fn run(args: &Compact, quiet: bool) -> Result<Status> {
     match args.write.open_changing(&args.store)? {
         Store::Hash(store) => {
             let before = store.stats()?;
-            let is_done =
-                steps(args, &bar, before.live_bytes + before.dead_bytes, |n| store.compact(n))?;
+            let is_done = steps(args, &bar, before.live_bytes + before.dead_bytes, |n| {
+                for_others(|| store.compact(n))
+            })?;
             if args.index || args.other_hash {
                 bar.begin("indexing", Unit::Records, None);
                 store.rebuild_index(args.other_hash)?;
@@ -74,7 +76,8 @@ pub fn run(args: &Compact, quiet: bool) -> Result<Status> {
         }
         Store::BTree(store) => {
             let before = store.stats()?;
-            let is_done = steps(args, &bar, before.live_bytes, |n| store.compact(n))?;
+            let is_done =
+                steps(args, &bar, before.live_bytes, |n| for_others(|| store.compact(n)))?;
             store.sync()?;
             drop(bar);
             report_btree(args, &before, &store.stats()?, is_done, quiet)?;
