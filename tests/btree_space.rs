@@ -675,3 +675,36 @@ fn compacting_beside_readers_does_not_make_the_file_grow_for_ever() {
     let live = store.stats().unwrap().live_bytes;
     assert!(len < live * 5 / 4 + (64 << 10), "{len} bytes for {live}");
 }
+
+/// Compaction wrote leaves anew to save pages of their values, and saved none: each pass, behind the end of the file.
+#[test]
+fn compaction_does_not_write_anew_what_stays_as_long() {
+    for round in 0..rounds(12) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let mut rng = Rng::new(seed(round));
+        let (keys, longest) = (1000 + rng.below(5000), 500 + rng.below(600));
+        let each = 1 + rng.below(2000);
+        for _ in 0..keys.div_ceil(each) {
+            let mut transaction = store.write().unwrap();
+            for _ in 0..each {
+                let (key, len) = (rng.below(keys), rng.below(longest));
+                transaction.main().insert(&key.to_le_bytes(), &vec![7; len as usize]).unwrap();
+            }
+            transaction.commit().unwrap();
+        }
+        let kept = rng.below(100);
+        let mut transaction = store.write().unwrap();
+        for key in (0..keys).filter(|_| rng.below(100) > kept) {
+            transaction.main().remove(&key.to_le_bytes()).unwrap();
+        }
+        transaction.commit().unwrap();
+        let budget = 4096 << rng.below(14);
+        while store.compact(budget).unwrap() {}
+        let stats = store.stats().unwrap();
+        let most = stats.live_bytes / 10 * 11 + (256 << 10);
+        assert!(stats.file_bytes <= most, "seed {}: {stats:?}", seed(round));
+        store.verify(|_, _| ()).unwrap();
+    }
+}

@@ -4,6 +4,7 @@
 use super::compact::Pass;
 use super::edit::{Part, Step, parting};
 use super::format::{PAGE, PAGE_BYTES, Tree};
+use super::items::Items;
 use super::page::{Link, count};
 use super::tree::{Pages, of};
 use super::values::Pack;
@@ -24,11 +25,9 @@ pub(super) struct Window {
     pub leaves: Vec<u64>,
     /// Bytes that are used in them.
     used: u64,
-    /// Pages of values that they have, and would have if those were written anew; what is used of the
-    /// last of these.
+    /// Pages of values that they have, and would have at least if those were written anew.
     pub pages: u64,
-    fewest: u64,
-    last: u64,
+    fewest: Packed,
 }
 
 impl Window {
@@ -40,14 +39,28 @@ impl Window {
     }
 
     fn are_values_worth(&self) -> bool {
-        let saved = self.pages.saturating_sub(self.fewest);
-        saved > 1 && saved * SAVING >= self.pages
+        self.is_worth_packing(self.fewest.pages)
     }
 
-    /// Counts a value that shares its page with others.
-    fn add_value(&mut self, len: u64) {
-        if self.fewest == 0 || self.last + len > PAGE_BYTES {
-            (self.fewest, self.last) = (self.fewest + 1, 0);
+    /// Whether so many pages of values would do.
+    fn is_worth_packing(&self, pages: u64) -> bool {
+        let saved = self.pages.saturating_sub(pages);
+        saved > 1 && saved * SAVING >= self.pages
+    }
+}
+
+/// Pages that values are written to one behind the other.
+#[derive(Debug, Default)]
+struct Packed {
+    pages: u64,
+    /// What is used of the last of these.
+    last: u64,
+}
+
+impl Packed {
+    fn add(&mut self, len: u64) {
+        if self.pages == 0 || self.last + len > PAGE_BYTES {
+            (self.pages, self.last) = (self.pages + 1, 0);
         }
         self.last += len;
     }
@@ -59,6 +72,17 @@ pub(super) enum Closer {
     /// It would not be fewer leaves.
     AsMany,
     NoPlace,
+}
+
+/// How many pages the values of leaves take that begin with these items.
+fn pages_of_values(items: &Items, starts: &[usize]) -> u64 {
+    let ends = starts.iter().skip(1).copied().chain([items.len()]);
+    let of_leaf = |(from, to): (&usize, usize)| {
+        let mut packed = Packed::default();
+        (*from..to).filter_map(|i| items.packed(i)).for_each(|far| packed.add(u64::from(far.len)));
+        packed.pages
+    };
+    starts.iter().zip(ends).map(of_leaf).sum()
 }
 
 impl Writer<'_> {
@@ -78,7 +102,7 @@ impl Writer<'_> {
                 let (_, value) = of(page, leaf::elsewhere_of(bytes, i))?;
                 if let Some(far) = value.filter(|far| far.is_packed()) {
                     pages.insert(far.page());
-                    window.add_value(u64::from(far.len));
+                    window.fewest.add(u64::from(far.len));
                 }
             }
             window.leaves.push(page);
@@ -104,7 +128,9 @@ impl Writer<'_> {
             pack = if n == 0 { other } else { pack.join(other) };
         }
         let starts = self.scratch.items.fill();
-        let is_close = window.are_values_worth();
+        // No page of values has those of two leaves: with as many leaves there may be as many pages as before. Where that
+        // was not looked at, each pass wrote them anew, behind the end where no place was free, and the file grew.
+        let is_close = window.is_worth_packing(pages_of_values(&self.scratch.items, &starts));
         if starts.len() >= window.leaves.len() && !is_close {
             return Ok(Closer::AsMany);
         }
