@@ -256,6 +256,36 @@ fn who_removes_a_large_value_pays_for_it() {
     }
 }
 
+/// Whoever compacted a store had the first that was copied at the end of the file, and all of the file stayed.
+#[test]
+fn what_is_compacted_is_short_whatever_was_in_it() {
+    for round in 0..rounds(16) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Hash::create(folder.path().join("store")).unwrap();
+        let mut rng = Rng::new(seed(round));
+        let kind = rng.below(4) as usize;
+        let longest = 1 + rng.below([20, 300, 3000, 20_000][kind]);
+        let keys = (1000 + rng.below(50_000)).min((24 << 20) / longest);
+        for i in 0..2 * keys {
+            let value = vec![7; rng.below(longest) as usize];
+            must(store.insert(&rng.below(keys).to_le_bytes(), &value));
+            if i % 5000 == 4999 && rng.below(2) == 0 {
+                store.sync().unwrap();
+            }
+        }
+        let kept = 50 + rng.below(100);
+        for key in (0..keys).filter(|_| rng.below(100) > kept) {
+            store.remove(&key.to_le_bytes()).unwrap();
+        }
+        let budget = 4096 << rng.below(14);
+        while store.compact(budget).unwrap() {}
+        let stats = store.stats().unwrap();
+        let most = stats.live_bytes / 2 * 3 + (512 << 10);
+        assert!(stats.file_bytes <= most, "seed {}: {stats:?}", round + 1);
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
 /// A store of values of any size, which become less and more, shorter and longer, is at most twice as long as they are and
 /// 6 MiB, and four of the longest.
 #[test]
@@ -266,10 +296,11 @@ fn a_file_of_values_of_all_sizes_stays_short() {
         let mut rng = Rng::new(seed(round));
         let mut sizes = std::collections::BTreeMap::new();
         for phase in 0..5 {
-            let top = 1 << (10 + rng.below(13));
-            let least = rng.below(2) * top / 2;
-            let (keys, removes) =
-                (((24 << 20) / top).clamp(4, 20_000), [5, 40][rng.below(2) as usize]);
+            let top = 1 << (10 + rng.below(14));
+            let least = rng.below(3) * top / 2;
+            let top = top.max(least);
+            let keys = ((24 << 20) / top).clamp(4, 20_000).max(rng.below(32));
+            let removes = [5, 40][rng.below(2) as usize];
             let (mut written, mut i) = (0, 0);
             while written < 96 << 20 && i < 30_000 {
                 let key = rng.below(keys.max(sizes.len() as u64));

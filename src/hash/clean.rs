@@ -44,7 +44,9 @@ const SLACK_IN_ROOM: u64 = WORTH_SHRINKING;
 /// Copies of records that are shorter, on the average, cost nothing: they are made while what is removed comes from memory.
 const WORTH_LEAVING: u64 = 64;
 /// Nobody pays for more garbage than this that others made: a segment is looked at in any case.
-pub(super) const LARGE: u64 = 1 << 20;
+pub(super) const LARGE: u64 = 128 << 10;
+/// Who makes so much at once pays until the file can be cut.
+const PAID_AT_ONCE: u64 = 1 << 20;
 /// Records looked at together, so that the waits for their slots overlap.
 const GROUP: usize = 16;
 
@@ -101,25 +103,30 @@ impl Writer<'_> {
         // What waits in the ring counts, and what is copied goes behind it.
         self.settle()?;
         let (debt, pace) = (self.index.load(words::DEBT), self.pace(false)?);
-        self.pay_at(pace, || Ok(()))?;
+        let mut left = debt.saturating_mul(pace);
+        left -= self.pay_at(pace, || Ok(()))?.min(left);
         // That may have been all: the file is cut at once, if what is in the way is passed once more.
         for _ in 0..4 {
-            if pace < PACE_IN_HASTE || debt < LARGE || !self.is_in_haste()? {
+            if pace < PACE_IN_HASTE || debt < PAID_AT_ONCE || left == 0 {
                 break;
             }
-            self.clean(debt.saturating_mul(pace), self.index.load(words::SEQUENCE))?;
+            self.take_back_segments()?;
+            if !self.is_in_haste()? {
+                break;
+            }
+            left -= self.clean(left, self.index.load(words::SEQUENCE))?.min(left);
         }
         Ok(())
     }
 
     /// Does what is due at a pace, and has `ask` ask meanwhile for what the change needs from memory.
-    fn pay_at(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<()> {
+    fn pay_at(&self, pace: u64, ask: impl FnOnce() -> Result<()>) -> Result<u64> {
         let debt = self.index.load(words::DEBT);
         self.index.store(words::DEBT, 0);
         // At most once round, whatever a damaged word says.
         let last = self.index.load(words::SEQUENCE);
         let done = self.clean_asking(debt.saturating_mul(pace), last, ask);
-        done.map(drop).inspect_err(|_| self.index.store(words::DEBT, debt.min(LARGE)))
+        done.inspect_err(|_| self.index.store(words::DEBT, debt.min(LARGE)))
     }
 
     /// While keys are removed: the same before a change, for which `ask` asks.
@@ -139,7 +146,7 @@ impl Writer<'_> {
         match self.pay_at(pace, ask) {
             // As for `pay`.
             Err(error) if !error.is_bad_file() => Ok(()),
-            done => done,
+            done => done.map(drop),
         }
     }
 

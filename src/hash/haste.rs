@@ -6,14 +6,14 @@
 //! - 0: there is no haste; it begins when it is needed.
 //! - the number of a segment, that in which the log ended when it began: up to it the log is to be passed. With bit 62 it was
 //!   begun because the time before, what is in the way was appended meanwhile, where there was room.
-//! - bit 63, bytes that lived in units of 4 KiB (bits 32 to 62), and the lower half of a segment's number: nothing could be
-//!   cut. Haste begins again when there is a segment of this number, or what lives is less by three eighths, lest it is copied
-//!   again and again for nothing: while somebody who only reads keeps the file as long as it is, or what is in the way waits
-//!   for the disk.
+//! - bit 63, bytes in units of 4 KiB (bits 32 to 62), and the lower half of a segment's number: nothing could be cut. Haste
+//!   begins again when there is a segment of this number, or less lives than that, lest it is copied again and again for
+//!   nothing: while somebody who only reads keeps the file as long as it is, or what is in the way waits for the disk.
 //!
-//! It is a hint: a damaged word has the file be longer, or more be copied, for one round of the log.
+//! It is a hint: a damaged word has the file be longer, or more be copied once.
 
-use super::format::{session, unit_place, words};
+use super::clean::LARGE;
+use super::format::{session, words};
 use super::reuse::{WORTH_SHRINKING, WORTH_WAITING};
 use super::writer::Writer;
 use crate::Result;
@@ -73,8 +73,8 @@ impl Writer<'_> {
     #[cold]
     fn waits_for_much(&self) -> Result<bool> {
         let is_much = || self.index.load(words::EMPTIED) > self.core.data.len() / 8 + WORTH_WAITING;
-        if is_much() {
-            // It may only be that nobody has asked since.
+        if is_much() && (self.index.load(words::DEBT) >= LARGE || self.is_a_time_to_look()) {
+            // It may only be that nobody has asked since. Now and then: many may wait for the disk, each of which is looked at.
             self.take_back_segments()?;
         }
         Ok(is_much())
@@ -135,17 +135,8 @@ impl Writer<'_> {
     /// way.
     fn is_worth_passing(&self) -> Result<bool> {
         let len = self.core.data.len();
-        let end = len - len / 8;
-        let (mut room, mut in_the_way) = (0, 0);
-        for unit in 0..self.units()? {
-            let (at, size) = unit_place(unit);
-            match self.is_free(unit)? {
-                true if at + size <= end => room += size,
-                false if at + size > end => in_the_way += size,
-                _ => {}
-            }
-        }
-        Ok(in_the_way <= room && self.may_be_cut()?)
+        let behind = self.behind(len - len / 8)?;
+        Ok(!behind.is_held && behind.used <= behind.room_before && self.may_be_cut()?)
     }
 
     /// Now and then: after some of the changes.
@@ -154,26 +145,28 @@ impl Writer<'_> {
         self.core.session(session::CHANGES).load(Ordering::Relaxed) % OFTEN < 4
     }
 
-    /// Has nobody begin before the log has gone round once, or much less lives.
+    /// Has nobody begin before the log has gone round once, or much less lives; where the file could be cut, less.
     fn rest(&self) -> Result<()> {
         let until = self.index.load(words::SEQUENCE).wrapping_add(self.round()?) as u32;
-        let live = (self.index.load(words::LIVE) >> LIVE_SHIFT << 32) & !RESTING;
-        self.index.store(words::HASTE, RESTING | live | u64::from(until));
+        let live = self.index.load(words::LIVE);
+        let least = live - live / 8 * if self.may_be_cut()? { 1 } else { 3 };
+        let least = (least >> LIVE_SHIFT << 32) & !RESTING;
+        self.index.store(words::HASTE, RESTING | least | u64::from(until));
         Ok(())
     }
 
     /// Whether that is not yet so.
     fn rests(&self, word: u64) -> Result<bool> {
         let left = (word as u32).wrapping_sub(self.index.load(words::SEQUENCE) as u32);
-        let noted = (word & !RESTING) >> 32;
+        let least = (word & !RESTING) >> 32;
         let live = self.index.load(words::LIVE) >> LIVE_SHIFT;
-        // What is later than a round from now damage wrote.
-        Ok((1..=self.round()?).contains(&u64::from(left)) && live >= noted - noted / 8 * 3)
+        Ok((1..=u64::from(u32::MAX / 2)).contains(&u64::from(left)) && live >= least)
     }
 
     /// By how much the numbers of segments grow while the log goes round once.
     fn round(&self) -> Result<u64> {
         let step = self.index.load(words::SKIPPED).saturating_add(1);
-        Ok(self.units()?.saturating_mul(step).min(u64::from(u32::MAX / 2)))
+        let segments = self.index.load(words::SEQUENCE).saturating_sub(self.oldest()?);
+        Ok(segments.saturating_add(step.saturating_mul(8)).min(u64::from(u32::MAX / 2)))
     }
 }

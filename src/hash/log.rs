@@ -370,15 +370,15 @@ impl Writer<'_> {
     }
 
     /// How long a segment is to be that is begun for a record of `bytes`. What is left at the end of one is less than a
-    /// record, so that several share it: records of half a unit and a bit took twice their space else.
+    /// record, so that several share it: records of half a unit and a bit took twice their space else. Of whole ones: with
+    /// room for one and a half, all would have taken half more.
     fn shared(&self, bytes: u64) -> u64 {
         let (live, count) = (self.index.load(words::LIVE), self.index.load(words::COUNT));
         let each = bytes.max(live / count.max(1));
         if each > SHARING_BELOW {
-            bytes
-        } else {
-            (each * SHARING).min(live / PART_OF_LIVE).max(bytes)
+            return bytes;
         }
+        (each * SHARING.min(live / PART_OF_LIVE / each.max(1))).max(bytes)
     }
 
     /// Units for a segment of `bytes`: how it comes by them is [`super::reuse`]'s.

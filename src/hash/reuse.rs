@@ -10,6 +10,7 @@
 
 use super::format::{SEGMENT_HEADER, session, unit_place, words};
 use super::index::damaged;
+use super::log::INNER;
 use super::pins;
 use super::scan::Found;
 use super::view::write;
@@ -56,7 +57,39 @@ impl NotNeeded {
     }
 }
 
+/// What is behind a place in the file.
+#[derive(Debug, Default)]
+pub(super) struct Behind {
+    /// Bytes of units in use, and free ones before.
+    pub used: u64,
+    pub room_before: u64,
+    /// The number of the newest segment, 0 if there is none.
+    pub newest: u64,
+    /// Whether there is one that was emptied, and that somebody needs still.
+    pub is_held: bool,
+}
+
 impl Writer<'_> {
+    /// Looks at all units.
+    pub(super) fn behind(&self, end: u64) -> Result<Behind> {
+        let (mut behind, oldest) = (Behind::default(), self.oldest()?);
+        for unit in 0..self.units()? {
+            let (at, size) = unit_place(unit);
+            let is_behind = at.saturating_add(size) > end;
+            if self.is_free(unit)? {
+                behind.room_before += if is_behind { 0 } else { size };
+            } else if is_behind {
+                behind.used += size;
+                match self.segment(unit)?.sequence() {
+                    INNER => {}
+                    number if number < oldest => behind.is_held = true,
+                    number => behind.newest = behind.newest.max(number),
+                }
+            }
+        }
+        Ok(behind)
+    }
+
     /// Whether the file is more than twice as long as what lives in it, and this.
     pub(super) fn is_longer(&self, by: u64) -> bool {
         let live = self.index.load(words::LIVE);
@@ -96,13 +129,24 @@ impl Writer<'_> {
 
     /// Gives emptied space back to the file system, as far as nobody needs it.
     pub(crate) fn give_back(&self) -> Result<()> {
+        self.take_back_all()?;
+        self.trim().map(drop)
+    }
+
+    /// Makes all segments free that were emptied, as far as nobody needs them.
+    fn take_back_all(&self) -> Result<()> {
         pins::clear_dead(&self.core.data);
         if self.emptied()?.for_disk > 0 {
             self.sync_now()?;
             self.sync_now()?;
         }
-        self.take_back_segments()?;
-        self.trim().map(drop)
+        self.take_back_segments().map(drop)
+    }
+
+    /// The same, if so many bytes may find no room else before a unit.
+    pub(super) fn free_if_short(&self, bytes: u64, end: u64) -> Result<()> {
+        let is_enough = self.free_before(end.min(self.units()?))? >= bytes;
+        if is_enough { Ok(()) } else { self.take_back_all() }
     }
 
     /// Has the file become shorter if it is longer than it may be.
