@@ -422,9 +422,10 @@ impl Hash {
     }
 
     /// Goes round the log, so that nothing is left of what was replaced or deleted before, and gives back what
-    /// space it can: once, and where the log ends far behind what lives in it, once or twice more. Each call looks at about
-    /// `budget` bytes, with nobody else writing meanwhile, and returns whether there is more to do: repeat it until not,
-    /// at times of your choosing. Writers clean up as they go, so that this is never necessary. Where no more than an eighth
+    /// space it can: once, and up to three times more as far as what lives lies farther behind than it need. Each call looks
+    /// at about `budget` bytes, with nobody else writing meanwhile, and returns whether there is more to do: repeat it until
+    /// not, at times of your choosing. Where what it moves away from must be on the disk before it is used again, it waits for
+    /// the disk. Writers clean up as they go, so that this is never necessary. Where no more than an eighth
     /// of what lives was replaced or deleted, and the file is not long, it does nothing.
     ///
     /// # Errors

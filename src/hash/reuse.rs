@@ -145,8 +145,14 @@ impl Writer<'_> {
 
     /// The same, if so many bytes may find no room else before a unit.
     pub(super) fn free_if_short(&self, bytes: u64, end: u64) -> Result<()> {
-        let is_enough = self.free_before(end.min(self.units()?))? >= bytes;
-        if is_enough { Ok(()) } else { self.take_back_all() }
+        let mut room = 0;
+        for unit in self.index.load(words::FREE_UNIT)..end.min(self.units()?) {
+            room += if self.is_free(unit)? { unit_place(unit).1 } else { 0 };
+            if room >= bytes {
+                return Ok(());
+            }
+        }
+        self.take_back_all()
     }
 
     /// Has the file become shorter if it is longer than it may be.
