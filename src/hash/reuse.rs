@@ -276,7 +276,7 @@ impl Writer<'_> {
 
     /// Whether nobody needs what is in a unit. After the index was made anew from the log readers
     /// may still hold what is in free ones.
-    pub(super) fn is_free(&self, unit: u64) -> Result<bool> {
+    fn is_free(&self, unit: u64) -> Result<bool> {
         let segment = self.segment(unit)?;
         let epoch = segment.epoch();
         Ok(segment.sequence() == 0 && (epoch == 0 || pins::is_past(&self.core.data, epoch)))
