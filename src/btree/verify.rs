@@ -95,11 +95,11 @@ impl Core {
         let high = self.high(newest);
         for block in 0..TABLES {
             let at = session::TABLES + 8 * block;
-            if self.load(at).saturating_add(table_pages(block)) > high && self.load(at) != 0 {
+            let from = self.load(at);
+            if from.saturating_add(table_pages(block)) > high && from != 0 {
                 let what = "a block of the table of pages behind the last page";
                 return Err(Error::corrupt(at, what));
             }
-            let from = self.load(at);
             let is_in_it = from != 0 && from < newest.end;
             // Unless it was given up meanwhile, or is not looked at before who may write has put it right.
             let is_looked_at = is_in_it && self.load(session::UNSWEPT) == 0;

@@ -105,13 +105,13 @@ impl Writer<'_> {
         let (debt, pace) = (self.index.load(words::DEBT), self.pace(false)?);
         let mut left = debt.saturating_mul(pace);
         left -= self.pay_at(pace, || Ok(()))?.min(left);
+        if pace < PACE_IN_HASTE || debt < PAID_AT_ONCE {
+            return Ok(());
+        }
         // That may have been all: the file is cut at once, if what is in the way is passed once more.
         for _ in 0..4 {
-            if pace < PACE_IN_HASTE || debt < PAID_AT_ONCE || left == 0 {
-                break;
-            }
             self.take_back_segments()?;
-            if !self.is_in_haste()? {
+            if left == 0 || !self.is_in_haste()? {
                 break;
             }
             left -= self.clean(left, self.index.load(words::SEQUENCE))?.min(left);

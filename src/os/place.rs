@@ -3,11 +3,11 @@
 //! Folders are given other names while a file is built in them, and programs go to other folders. A [`Place`] holds its
 //! folder open, and finds what it is called at the moment.
 
-use super::file::is_same;
+use super::file::{FileId, is_same};
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Place {
             return None;
         }
         let now = std::fs::read_link(proc_path(folder)).ok()?;
-        is_same(folder, now.metadata()).then(|| Some(now.join(self.path.file_name()?)))?
+        if is_same(folder, now.metadata()) { Some(now.join(self.path.file_name()?)) } else { None }
     }
 }
 
@@ -99,7 +99,7 @@ pub(super) fn led_to(path: &Path) -> PathBuf {
 /// The path from the root on, which leads there from whatever folder the program is in. It stays as it is where nobody can
 /// follow it from there, as below a folder that this user may not search.
 pub(crate) fn whole_path(path: PathBuf) -> PathBuf {
-    let id = |path: &Path| std::fs::metadata(folder_of(path)).map(|meta| (meta.dev(), meta.ino()));
+    let id = |path: &Path| std::fs::metadata(folder_of(path)).map(|meta| FileId::of(&meta));
     match std::path::absolute(&path) {
         Ok(whole) if matches!((id(&path), id(&whole)), (Ok(one), Ok(other)) if one == other) => {
             whole
