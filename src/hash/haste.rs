@@ -122,21 +122,32 @@ impl Writer<'_> {
             self.index.store(words::HASTE, last | if is_again { AGAIN } else { 0 });
             return Ok(true);
         }
-        let is_begun = !is_again && self.is_worth_passing()?;
-        if is_begun {
-            self.index.store(words::HASTE, self.index.load(words::SEQUENCE) | AGAIN);
-        } else {
+        if !is_again && let Some(last) = self.in_the_way()? {
+            self.index.store(words::HASTE, last | AGAIN);
+            return Ok(true);
+        }
+        // What was emptied last may only wait for the disk: else all would be passed once more, when it does not.
+        if !self.cut_by_sync()? {
             self.rest()?;
         }
-        Ok(is_begun)
+        Ok(false)
     }
 
-    /// Whether an eighth of the file could be cut if all of the log were passed once more: there is room for what is in the
-    /// way.
-    fn is_worth_passing(&self) -> Result<bool> {
+    /// The newest of the segments without which much of the file could be cut, if there is room for them before: what was
+    /// appended first, before anything was emptied.
+    fn in_the_way(&self) -> Result<Option<u64>> {
+        if !self.may_be_cut()? {
+            return Ok(None);
+        }
         let len = self.core.data.len();
-        let behind = self.behind(len - len / 8)?;
-        Ok(!behind.is_held && behind.used <= behind.room_before && self.may_be_cut()?)
+        let least = len - len / 8;
+        for end in [least.min(self.most_bytes() / 4 * 3), least] {
+            let behind = self.behind(end)?;
+            if !behind.is_held && behind.newest > 0 && behind.used <= behind.room_before {
+                return Ok(Some(behind.newest));
+            }
+        }
+        Ok(None)
     }
 
     /// Now and then: after some of the changes.

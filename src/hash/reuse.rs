@@ -60,12 +60,12 @@ impl NotNeeded {
 /// What is behind a place in the file.
 #[derive(Debug, Default)]
 pub(super) struct Behind {
-    /// Bytes of units in use, and free ones before.
+    /// Bytes of the log, and of free units before.
     pub used: u64,
     pub room_before: u64,
     /// The number of the newest segment, 0 if there is none.
     pub newest: u64,
-    /// Whether there is one that was emptied, and that somebody needs still.
+    /// Whether there is one that was emptied, and that a reader needs still.
     pub is_held: bool,
 }
 
@@ -79,15 +79,30 @@ impl Writer<'_> {
             if self.is_free(unit)? {
                 behind.room_before += if is_behind { 0 } else { size };
             } else if is_behind {
-                behind.used += size;
-                match self.segment(unit)?.sequence() {
-                    INNER => {}
-                    number if number < oldest => behind.is_held = true,
-                    number => behind.newest = behind.newest.max(number),
+                let segment = self.segment(unit)?;
+                match segment.sequence() {
+                    number if number < oldest => {
+                        behind.is_held |= !pins::is_past(&self.core.data, segment.epoch());
+                    }
+                    number => {
+                        behind.used += self.taken(unit);
+                        behind.newest = behind.newest.max(if number == INNER { 0 } else { number });
+                    }
                 }
             }
         }
         Ok(behind)
+    }
+
+    /// Bytes of a unit that the log takes: in the first what is left to be cleaned, in the last what is there. One of
+    /// 512 KiB of which nearly nothing was left found no room, and the file stayed seven times as long as what lived in it.
+    fn taken(&self, unit: u64) -> u64 {
+        let (at, size) = unit_place(unit);
+        let places = at..at.saturating_add(size);
+        let (cleaned, tail) = (self.index.load(words::CLEANED), self.index.load(words::TAIL));
+        let start = if places.contains(&cleaned) { cleaned } else { at };
+        let end = if places.contains(&tail) { tail } else { places.end };
+        end.saturating_sub(start)
     }
 
     /// Whether the file is more than twice as long as what lives in it, and this.
@@ -141,6 +156,15 @@ impl Writer<'_> {
             self.sync_now()?;
         }
         self.take_back_segments().map(drop)
+    }
+
+    /// Cuts the file behind what waits for the disk, if only that keeps it long; whether it was cut.
+    pub(super) fn cut_by_sync(&self) -> Result<bool> {
+        if self.emptied()?.for_disk == 0 || !self.is_worth_cutting(None)? {
+            return Ok(false);
+        }
+        self.take_back_all()?;
+        self.trim()
     }
 
     /// The same, if so many bytes may find no room else before a unit.
