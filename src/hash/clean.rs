@@ -16,7 +16,7 @@
 //!
 //! What becomes of the space that was emptied is [`super::reuse`]'s.
 
-use super::format::{LOG_AT, SEGMENT_HEADER, unit_place, words};
+use super::format::{SEGMENT_HEADER, unit_place, words};
 use super::haste::PACE_IN_HASTE;
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
@@ -36,13 +36,8 @@ const PACE: u64 = 4;
 /// The log may be five eighths longer than what lives in it, and this: with what was emptied and
 /// waits, an eighth of the file, that is less than twice.
 const SLACK: u64 = 8192;
-/// While keys are removed it may be longer if that is all there is in the file, by so many eighths, and by as much of the
-/// file as is free, up to this: the later, the less is left to be copied. Not while values are replaced: there new pages
-/// of a longer file cost more than copies, replacements of paths took an eighth longer.
-const EIGHTHS_REMOVING: u64 = 7;
-const SLACK_IN_ROOM: u64 = WORTH_SHRINKING;
-/// Copies of records that are shorter, on the average, cost nothing: they are made while what is removed comes from memory.
-const WORTH_LEAVING: u64 = 64;
+/// So many removals with no put in between are taken for more to come.
+const REMOVING: u32 = 64;
 /// Nobody pays for more garbage than this that others made: a segment is looked at in any case.
 pub(super) const LARGE: u64 = 128 << 10;
 /// Who makes so much at once pays until the file can be cut.
@@ -102,7 +97,7 @@ impl Writer<'_> {
     fn pay_now(&self) -> Result<()> {
         // What waits in the ring counts, and what is copied goes behind it.
         self.settle()?;
-        let (debt, pace) = (self.index.load(words::DEBT), self.pace(false)?);
+        let (debt, pace) = (self.index.load(words::DEBT), self.pace()?);
         let mut left = debt.saturating_mul(pace);
         left -= self.pay_at(pace, || Ok(()))?.min(left);
         if pace < PACE_IN_HASTE || debt < PAID_AT_ONCE {
@@ -132,7 +127,7 @@ impl Writer<'_> {
     /// While keys are removed: the same before a change, for which `ask` asks.
     #[inline(always)]
     pub(crate) fn pay_meanwhile(&self, ask: impl FnOnce() -> Result<()>) -> Result<()> {
-        match self.pace(true)? {
+        match self.pace()? {
             0 => {
                 self.index.store(words::DEBT, 0);
                 ask()
@@ -186,25 +181,18 @@ impl Writer<'_> {
 
     /// How many bytes are to be looked at for a byte of garbage.
     #[inline(always)]
-    fn pace(&self, is_removing: bool) -> Result<u64> {
+    fn pace(&self) -> Result<u64> {
         if self.is_in_haste()? {
             return Ok(PACE_IN_HASTE);
         }
-        // Where the file is too long the next segment that is emptied may be what it can be cut behind.
-        let is_later = || !self.is_longer(WORTH_SHRINKING) && self.is_cleaned_later();
-        let is_due = self.is_cleaning_due() && !(is_removing && is_later());
+        // While keys are removed, and none is put, the log may be longer: the later, the less is left to be copied. Not where
+        // keys are put, too: there new pages of a longer file cost more than copies, replacements of paths took an eighth
+        // longer, mixed changes a tenth. Nor where the file is too long: the next segment that is emptied may be what it can
+        // be cut behind.
+        let is_removing = self.core.removals.load(Ordering::Relaxed) > REMOVING;
+        let is_later = is_removing && !self.is_longer(WORTH_SHRINKING);
+        let is_due = !is_later && self.is_cleaning_due();
         Ok(if is_due { PACE } else { 0 })
-    }
-
-    /// Whether what is due while keys are removed is left for later.
-    fn is_cleaned_later(&self) -> bool {
-        let load = |word| self.index.load(word);
-        let (live, emptied) = (load(words::LIVE), load(words::EMPTIED));
-        let taken = load(words::CHAIN).saturating_add(emptied).saturating_add(LOG_AT);
-        let free = self.core.data.len().saturating_sub(taken).min(SLACK_IN_ROOM);
-        let most = live.saturating_add(live / 8 * EIGHTHS_REMOVING + SLACK + free);
-        live >= load(words::COUNT).saturating_mul(WORTH_LEAVING)
-            && self.index.log_bytes().saturating_add(emptied) <= most
     }
 
     /// Empties every segment there is but the newest, and gives back what can be given back.
