@@ -291,6 +291,13 @@ fn keys_of_a_type_are_found_counted_and_taken_out_by_what_they_are() {
     assert!(own.typed::<Even>().unwrap().pop_first().is_err());
     assert!(own.typed::<Even>().unwrap().pop_last().is_err());
     assert_eq!(own.len(), 1);
+    let several = TableOptions::of_keys::<Even>().duplicates(Duplicates::Sorted);
+    transaction.create_table_with("several", &several).unwrap();
+    let mut own = transaction.multi_table("several").unwrap().unwrap();
+    own.insert(b"odd", b"").unwrap();
+    assert!(own.typed::<Even>().unwrap().pop_first().is_err());
+    assert!(own.typed::<Even>().unwrap().pop_last().is_err());
+    assert_eq!(own.len(), 1);
     transaction.commit().unwrap();
 }
 

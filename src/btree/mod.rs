@@ -5,7 +5,8 @@
 //! | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
 //! | `table`, `table_mut`, `range`, `cursor_mut`, `count` | tables whose keys have one value each |
 //! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
-//! | `key`, `kind`, `typed`, `typed_cursor` | what keys are, and of which kind a table is |
+//! | `key`, `kind` | what keys are, and of which kind a table is |
+//! | `typed`, `typed_cursor`, `typed_multi`, `typed_multi_cursor` | tables of both kinds by keys that are not bytes |
 //! | `format` | the bytes of page 0, of a commit, of the table of pages |
 //! | `page`, `record`, `leaf`, `records`, `inner` | the bytes of a page of a tree, and changes in place |
 //! | `items` | pages taken apart, and written anew |
@@ -96,6 +97,8 @@ mod tree;
 mod trim;
 mod typed;
 mod typed_cursor;
+mod typed_multi;
+mod typed_multi_cursor;
 mod values;
 mod verify;
 mod view;
@@ -121,6 +124,8 @@ pub use table_mut::TableMut;
 pub use transaction::{Savepoint, Transaction};
 pub use typed::{Typed, TypedMut, TypedPair, TypedRange};
 pub use typed_cursor::{TypedCursor, TypedCursorMut};
+pub use typed_multi::{TypedMulti, TypedMultiMut, TypedMultiPair, TypedMultiRange};
+pub use typed_multi_cursor::{TypedMultiCursor, TypedMultiCursorMut};
 
 pub(crate) use bulk::KeyValue;
 pub(crate) use core::recognises;

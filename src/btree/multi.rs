@@ -1,6 +1,7 @@
 //! Tables whose keys may have several values, to read.
 
 use super::counted;
+use super::key::KeyType;
 use super::kind::Kind;
 use super::multi_cursor::MultiCursor;
 use super::pairs::{Bounds, Pairs};
@@ -15,7 +16,7 @@ use std::ops::{Bound, RangeBounds};
 /// A table whose keys may have several values, to read, as it is in a snapshot, or in a transaction at
 /// this moment. See [`Duplicates`](super::Duplicates) for the order that the values of a key are in.
 ///
-/// Keys are bytes; where the table's keys have another type, those of [`Key::to_bytes`].
+/// Keys are bytes; where the table's keys have another type, those of [`Key::to_bytes`], or see [`MultiTable::typed`].
 ///
 /// ```
 /// use credenza::btree::{BTree, Duplicates, TableOptions};
@@ -46,6 +47,14 @@ pub struct MultiTable<'t> {
 impl<'t> MultiTable<'t> {
     pub(crate) fn new(raw: Table<'t>, kind: Kind) -> MultiTable<'t> {
         MultiTable { raw: raw.uncounted(), pairs: Pairs::of(kind), recorder: raw.recorder() }
+    }
+
+    /// What its keys are.
+    ///
+    /// # Errors
+    /// The table is of a kind that this program does not know.
+    pub fn key_type(&self) -> Result<KeyType> {
+        self.raw.key_type()
     }
 
     /// The first value of `key`; `None` if it has none.

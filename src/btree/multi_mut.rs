@@ -53,8 +53,14 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         MultiTable::new(self.raw.read().counted_by(self.recorder), self.kind)
     }
 
+    /// The same to change, for as long as this is lent.
+    pub(super) fn borrowed(&mut self) -> MultiTableMut<'_, 'c> {
+        let (kind, pairs, recorder) = (self.kind, self.pairs, self.recorder);
+        MultiTableMut { raw: self.raw.borrowed(), kind, pairs, recorder }
+    }
+
     /// The same, to read in it for a change.
-    fn uncounted(&self) -> MultiTable<'_> {
+    pub(super) fn uncounted(&self) -> MultiTable<'_> {
         MultiTable::new(self.raw.read(), self.kind)
     }
 

@@ -45,7 +45,7 @@ impl<'t> Table<'t> {
     }
 }
 
-fn check<K: Key + ?Sized>(found: &KeyType) -> Result<()> {
+pub(super) fn check<K: Key + ?Sized>(found: &KeyType) -> Result<()> {
     if found.name() == K::NAME {
         return Ok(());
     }
@@ -53,13 +53,13 @@ fn check<K: Key + ?Sized>(found: &KeyType) -> Result<()> {
 }
 
 /// A range of keys as their bytes.
-fn bytes_of<'k, K: Key + ?Sized + 'k>(keys: &impl RangeBounds<&'k K>) -> Bounds {
+pub(super) fn bytes_of<'k, K: Key + ?Sized + 'k>(keys: &impl RangeBounds<&'k K>) -> Bounds {
     let bytes = |bound: Bound<&&'k K>| bound.map(|key| key.to_bytes());
     (bytes(keys.start_bound()), bytes(keys.end_bound()))
 }
 
 /// The key of a record that was read.
-fn typed<K: Key + ?Sized, V>((key, value): (Vec<u8>, V)) -> Result<(K::Owned, V)> {
+pub(super) fn typed<K: Key + ?Sized, V>((key, value): (Vec<u8>, V)) -> Result<(K::Owned, V)> {
     Ok((key_of::<K>(&key)?, value))
 }
 
