@@ -353,18 +353,22 @@ fn a_file_of_values_of_all_sizes_stays_short() {
     }
 }
 
-/// A queue of a few records needs little more than they do, however many pass.
+/// A queue of a few records needs little more than they do, however many pass, also where who takes them out is another.
 #[test]
 fn a_queue_in_a_small_file_stays_small() {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Hash::create(folder.path().join("store")).unwrap();
-    for turn in 0..400u64 {
-        let keys = 20 * turn..20 * turn + 20;
-        keys.clone().for_each(|key| must(store.insert(&key.to_le_bytes(), &[7; 100])));
-        keys.for_each(|key| assert!(store.remove(&key.to_le_bytes()).unwrap()));
+    for by_another in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        let taker = if by_another { Hash::open(&path).unwrap() } else { store.clone() };
+        for turn in 0..400u64 {
+            let keys = 20 * turn..20 * turn + 20;
+            keys.clone().for_each(|key| must(store.insert(&key.to_le_bytes(), &[7; 100])));
+            keys.for_each(|key| assert!(taker.remove(&key.to_le_bytes()).unwrap()));
+        }
+        let stats = store.stats().unwrap();
+        assert!(stats.file_bytes <= 64 << 10, "{stats:?}");
     }
-    let stats = store.stats().unwrap();
-    assert!(stats.file_bytes <= 64 << 10, "{stats:?}");
 }
 
 /// Also one that was made when nothing was used again without waiting for the disk.

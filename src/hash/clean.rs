@@ -16,7 +16,7 @@
 //!
 //! What becomes of the space that was emptied is [`super::reuse`]'s.
 
-use super::format::{SEGMENT_HEADER, unit_place, words};
+use super::format::{SEGMENT_HEADER, session, unit_place, words};
 use super::haste::PACE_IN_HASTE;
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
@@ -37,7 +37,7 @@ const PACE: u64 = 4;
 /// waits, an eighth of the file, that is less than twice.
 const SLACK: u64 = 8192;
 /// So many removals with no put in between are taken for more to come.
-const REMOVING: u32 = 64;
+const REMOVING: u64 = 64;
 /// Nobody pays for more garbage than this that others made: a segment is looked at in any case.
 pub(super) const LARGE: u64 = 128 << 10;
 /// Who makes so much at once pays until the file can be cut.
@@ -173,6 +173,22 @@ impl Writer<'_> {
         Ok(done)
     }
 
+    /// Keys are not only removed: one is put, or a batch changes some.
+    #[inline(always)]
+    pub(super) fn note_put(&self) {
+        let removals = self.core.session(session::REMOVALS);
+        if removals.load(Ordering::Relaxed) != 0 {
+            removals.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// One more key is removed. Whoever removes what others put, as of a queue, is not alone.
+    #[inline(always)]
+    pub(super) fn note_removal(&self) {
+        let removals = self.core.session(session::REMOVALS);
+        removals.store(removals.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+    }
+
     /// Whether there is more garbage than there may be.
     fn is_cleaning_due(&self) -> bool {
         let live = self.index.load(words::LIVE);
@@ -189,7 +205,7 @@ impl Writer<'_> {
         // keys are put, too: there new pages of a longer file cost more than copies, replacements of paths took an eighth
         // longer, mixed changes a tenth. Nor where the file is too long: the next segment that is emptied may be what it can
         // be cut behind.
-        let is_removing = self.core.removals.load(Ordering::Relaxed) > REMOVING;
+        let is_removing = self.core.session(session::REMOVALS).load(Ordering::Relaxed) > REMOVING;
         let is_later = is_removing && !self.is_longer(WORTH_SHRINKING);
         let is_due = !is_later && self.is_cleaning_due();
         Ok(if is_due { PACE } else { 0 })

@@ -85,8 +85,6 @@ pub(crate) struct Core {
     pub transactions: AtomicU64,
     /// Lookups that met puts waiting in the ring.
     pub met_pending: AtomicU32,
-    /// Keys that this process has taken out since it last put one.
-    pub removals: AtomicU32,
     /// What the user says of records to be dropped.
     pub worth: Option<Worth>,
 }
@@ -228,7 +226,6 @@ impl Core {
             pid: own_pid(),
             transactions,
             met_pending: AtomicU32::new(0),
-            removals: AtomicU32::new(0),
             worth: None,
         };
         core.seen_at_opening = core.seen();

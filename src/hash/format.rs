@@ -105,6 +105,8 @@ pub(crate) mod session {
     pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
     /// Nonzero from the beginning of the session until an index was found or made: the power may have failed before.
     pub(crate) const FINDING: u64 = SESSION_AT + 448;
+    /// Keys that were taken out since one was put.
+    pub(crate) const REMOVALS: u64 = SESSION_AT + 456;
 }
 
 /// What never changes in a data file.

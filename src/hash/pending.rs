@@ -183,7 +183,7 @@ impl Writer<'_> {
     #[inline(always)]
     fn put_later(&self, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
-        self.core.removals.store(0, Ordering::Relaxed);
+        self.note_put();
         self.pay_first()?;
         let place = self.index.place(key);
         self.index.prefetch(place);

@@ -231,7 +231,7 @@ impl<'c> Writer<'c> {
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
-        self.core.removals.store(0, Ordering::Relaxed);
+        self.note_put();
         self.pay_first()?;
         self.make_way(|| RecordHeader::new(Kind::Put, key, value).room())?;
         let place = self.index.place(key);
@@ -276,8 +276,7 @@ impl<'c> Writer<'c> {
         // What garbage has to be paid for is paid while the key's slot comes from memory, and then
         // while its record does, which is looked at only after that: it may be one that is moved.
         self.index.prefetch(place);
-        let removals = self.core.removals.load(Ordering::Relaxed).saturating_add(1);
-        self.core.removals.store(removals, Ordering::Relaxed);
+        self.note_removal();
         self.pay_first()?;
         self.pay_meanwhile(|| self.index.prefetch_records(&self.core.data, place))?;
         let Some(slot) = self.index.locate(&self.core.data, self, key, place)? else {
@@ -316,6 +315,7 @@ impl<'c> Writer<'c> {
                 Change::Delete(key) => check_sizes(key, &[])?,
             }
         }
+        self.note_put();
         self.pay_first()?;
         self.make_way_for(changes.clone())?;
         let count =
