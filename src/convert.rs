@@ -7,14 +7,16 @@ use crate::btree_builder::BTreeBuilder;
 use crate::constant::{self, Builder};
 use crate::hash::Hash;
 use crate::hash_builder::HashBuilder;
+use crate::os::file::is_same;
 use crate::os::publish::refuse_old;
 use crate::{Error, ErrorKind, Result, Scan};
 use std::path::Path;
 
 /// A store that changes, of which [`freeze`] makes one that does not.
 pub trait Freeze: Scan {
-    /// Its file, which can be no target; none if it is in memory.
-    fn file(&self) -> Option<&Path>;
+    /// Whether the file at `path`, or that a link there leads to, is its own, by whatever name it was opened: then that can
+    /// be no target.
+    fn is_at(&self, path: &Path) -> bool;
 
     /// As [`Scan::scan`], with the records that the store has at one moment.
     ///
@@ -27,8 +29,8 @@ pub trait Freeze: Scan {
 }
 
 impl Freeze for Hash {
-    fn file(&self) -> Option<&Path> {
-        self.path()
+    fn is_at(&self, path: &Path) -> bool {
+        is_same(self.core().data.file(), path.metadata())
     }
 
     /// Writers wait meanwhile, readers do not. Where the store is opened for reading only nobody
@@ -49,8 +51,8 @@ impl Freeze for Hash {
 
 /// Its main table.
 impl Freeze for BTree {
-    fn file(&self) -> Option<&Path> {
-        self.path()
+    fn is_at(&self, path: &Path) -> bool {
+        is_same(self.core().map.file(), path.metadata())
     }
 
     /// Nobody waits.
@@ -89,8 +91,7 @@ pub fn freeze(
     mut progress: impl FnMut(u64, u64),
 ) -> Result<constant::Stats> {
     let path = path.as_ref();
-    let resolved = |path: &Path| std::fs::canonicalize(path).ok();
-    if resolved(path).is_some_and(|target| store.file().and_then(resolved) == Some(target)) {
+    if store.is_at(path) {
         return Err(Error::invalid("this is the store itself: name another file").at(path));
     }
     let mut builder = Builder::create(path)?;

@@ -164,6 +164,49 @@ fn the_store_itself_is_no_target() {
         assert!(error.to_string().contains("there is a file already"), "{error}");
     }
     store.insert(b"k", b"v").expect("it is as it was");
+    // By no name that it had, either.
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    std::fs::create_dir(&old).expect("a folder");
+    let hash = Hash::create(old.join("hash")).expect("a store");
+    let btree = BTree::create(old.join("btree")).expect("a store");
+    std::fs::rename(&old, &new).expect("another name");
+    freeze(&hash, new.join("hash"), |_, _| {}).expect_err("the store itself");
+    freeze(&btree, new.join("btree"), |_, _| {}).expect_err("the store itself");
+    hash.insert(b"k", b"v").expect("it is as it was");
+    drop((hash, btree));
+    assert_eq!(Hash::open(new.join("hash")).expect("the store").len().expect("its length"), 1);
+    BTree::open(new.join("btree")).expect("the store");
+}
+
+/// Whose folder is renamed while the copy is made, and who is opened only then.
+#[test]
+fn a_backup_replaces_no_store_that_is_open_also_in_a_renamed_folder() {
+    let folder = TempDir::new().expect("a folder");
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    let hash = Hash::in_memory().expect("a store");
+    hash.insert(b"k", b"v").expect("it is put");
+    let btree = BTree::in_memory().expect("a store");
+    std::fs::create_dir(&old).expect("a folder");
+    drop((Hash::create(old.join("hash")).unwrap(), BTree::create(old.join("btree")).unwrap()));
+    let mut open = None;
+    let progress = |_: u64, _: u64| {
+        open.get_or_insert_with(|| {
+            std::fs::rename(&old, &new).unwrap();
+            Hash::open(new.join("hash")).unwrap()
+        });
+    };
+    hash.backup(old.join("hash"), progress).expect_err("it is open");
+    open.expect("it is open").insert(b"other", b"v").expect("it is as it was");
+    let mut open = None;
+    let progress = |_: u64, _: u64| {
+        open.get_or_insert_with(|| {
+            std::fs::rename(&new, &old).unwrap();
+            BTree::open(old.join("btree")).unwrap()
+        });
+    };
+    btree.backup(new.join("btree"), progress).expect_err("it is open");
+    let store = Hash::open(old.join("hash")).expect("the store");
+    assert_eq!(store.get(b"other").expect("it is read").as_deref(), Some(&b"v"[..]));
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl<'p> NewCopy<'p> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<NewCopy<'p>> {
         let staged = Staged::create(path)?;
-        refuse_open(path)?;
+        refuse_open(&staged.target().now())?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
         let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
@@ -103,7 +103,8 @@ impl<'p> NewCopy<'p> {
         })?;
         progress(2 * half, 2 * half);
         drop(copy);
-        refuse_open(path)?;
+        // Not by the path as it was given: the folder may have another name by now.
+        refuse_open(&staged.target().now())?;
         staged.publish()
     }
 }

@@ -38,11 +38,13 @@ impl Hash {
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let path = path.as_ref();
         let staged = Staged::create(path)?;
-        refuse_open(path)?;
+        refuse_open(&staged.target().now())?;
         self.core().copy_log(staged.file(), &mut progress).map_err(|e| self.named(e))?;
-        refuse_open(path)?;
+        // Not by the path as it was given: the folder may have another name by now.
+        let target = staged.target().now();
+        refuse_open(&target)?;
         staged.publish()?;
-        let index = index_of(&std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()));
+        let index = index_of(&target);
         if !super::is_index(&index) {
             return Ok(());
         }

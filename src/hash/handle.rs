@@ -113,7 +113,7 @@ impl Hash {
         Hash::of(Core::in_memory()?, None, Durability::Buffered, recorder)
     }
 
-    pub(super) fn core(&self) -> &Core {
+    pub(crate) fn core(&self) -> &Core {
         &self.shared.core
     }
 

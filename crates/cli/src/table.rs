@@ -172,8 +172,8 @@ impl Scan for TableOf {
 }
 
 impl Freeze for TableOf {
-    fn file(&self) -> Option<&Path> {
-        self.store.path()
+    fn is_at(&self, path: &Path) -> bool {
+        self.store.is_at(path)
     }
 
     fn scan_moment<F>(&self, f: F) -> Result<()>
