@@ -111,14 +111,22 @@ fn excess(store: &Hash) -> u64 {
 /// Nor must what is removed, whatever is put meanwhile.
 #[test]
 fn a_file_becomes_short_while_keys_are_removed() {
-    for (len, share) in [(20, 100), (200, 100), (200, 70), (20_000, 100), (20_000, 70)] {
+    let shuffled = [(20, 100), (200, 100), (200, 70), (20_000, 100), (20_000, 70)];
+    let shuffled = shuffled.map(|(len, share)| (len, share, true));
+    // Those put last first, so that all that lives stays in the oldest segments.
+    for (len, share, is_shuffled) in
+        shuffled.into_iter().chain([(200, 100, false), (2000, 100, false)])
+    {
         let folder = tempfile::tempdir().unwrap();
         let store = Hash::create(folder.path().join("store")).unwrap();
         let mut rng = Rng::new(seed(len));
-        let mut keys: Vec<u64> = (0..(6 << 20) / len.max(100)).collect();
+        let bytes = if is_shuffled { 6 << 20 } else { 60 << 20 };
+        let mut keys: Vec<u64> = (0..bytes / len.max(100)).collect();
         let put = |key: &u64| must(store.insert(&key.to_le_bytes(), &vec![7; len as usize]));
         keys.iter().for_each(put);
-        rng.shuffle(&mut keys);
+        if is_shuffled {
+            rng.shuffle(&mut keys);
+        }
         let mut new = u64::from(u32::MAX);
         let mut most = 0;
         while let Some(key) = keys.pop() {
@@ -132,7 +140,7 @@ fn a_file_becomes_short_while_keys_are_removed() {
                 most = most.max(excess(&store));
             }
         }
-        assert!(most <= 3 << 20, "values of {len} bytes: {most} bytes more than twice");
+        assert!(most <= 4 << 20, "values of {len} bytes: {most} bytes more than twice");
         store.verify(|_, _| ()).unwrap();
     }
 }
@@ -159,7 +167,7 @@ fn removing_all_copies_little() {
         }
     }
     let copies = store.stats().unwrap().changes - before - RECORDS;
-    assert!(copies <= RECORDS / 10 * 11, "{copies} copies");
+    assert!(copies <= 2 * RECORDS, "{copies} copies");
     // What waits for the disk comes on top.
     assert!(most <= 5 << 20, "{most} bytes more than twice");
     store.verify(|_, _| ()).unwrap();
@@ -314,6 +322,35 @@ fn what_is_compacted_is_short_whatever_was_in_it() {
     }
 }
 
+/// Large values went from one place at the end to the other, as several free units ahead were not looked for where there was
+/// one; and one of which nearly nothing was left found no room.
+#[test]
+fn what_is_compacted_is_short_also_with_large_values() {
+    for round in 0..rounds(80) {
+        let store = Hash::in_memory().unwrap();
+        let mut rng = Rng::new(seed(round));
+        let kind = rng.below(3) as usize;
+        let longest = 1 + rng.below([100_000, 600_000, 1_500_000][kind]);
+        let (keys, small) = ((10 << 20) / longest + 4, rng.below(3) * 1500);
+        for _ in 0..2 * keys {
+            let value = vec![7; rng.below(longest) as usize];
+            must(store.insert(&rng.below(keys).to_le_bytes(), &value));
+            for _ in 0..small / keys {
+                must(store.insert(&(1000 + rng.below(1500)).to_le_bytes(), &[1; 200]));
+            }
+        }
+        let kept = rng.below(110);
+        for key in (0..keys).filter(|_| rng.below(100) > kept) {
+            store.remove(&key.to_le_bytes()).unwrap();
+        }
+        let budget = 4096 << rng.below(14);
+        while store.compact(budget).unwrap() {}
+        let stats = store.stats().unwrap();
+        let most = stats.live_bytes / 4 * 9 + (1 << 20);
+        assert!(stats.file_bytes <= most, "seed {}: {stats:?}", round + 1);
+    }
+}
+
 /// A store of values of any size, which become less and more, shorter and longer, is at most twice as long as they are and
 /// 6 MiB, and four of the longest.
 #[test]
@@ -362,12 +399,13 @@ fn a_queue_in_a_small_file_stays_small() {
         let store = Hash::create(&path).unwrap();
         let taker = if by_another { Hash::open(&path).unwrap() } else { store.clone() };
         for turn in 0..400u64 {
-            let keys = 20 * turn..20 * turn + 20;
+            let length = if turn % 40 == 39 { 500 } else { 20 };
+            let keys = 500 * turn..500 * turn + length;
             keys.clone().for_each(|key| must(store.insert(&key.to_le_bytes(), &[7; 100])));
             keys.for_each(|key| assert!(taker.remove(&key.to_le_bytes()).unwrap()));
         }
         let stats = store.stats().unwrap();
-        assert!(stats.file_bytes <= 64 << 10, "{stats:?}");
+        assert!(stats.file_bytes <= 256 << 10, "{stats:?}");
     }
 }
 

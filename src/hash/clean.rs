@@ -16,7 +16,7 @@
 //!
 //! What becomes of the space that was emptied is [`super::reuse`]'s.
 
-use super::format::{SEGMENT_HEADER, session, unit_place, words};
+use super::format::{LOG_AT, SEGMENT_HEADER, session, unit_place, words};
 use super::haste::PACE_IN_HASTE;
 use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
@@ -36,6 +36,12 @@ const PACE: u64 = 4;
 /// The log may be five eighths longer than what lives in it, and this: with what was emptied and
 /// waits, an eighth of the file, that is less than twice.
 const SLACK: u64 = 8192;
+/// While keys are removed, and none is put, it may be longer if that is all there is in the file, by so many eighths, and by as
+/// much of the file as is free, up to this: the later, the less is left to be copied. As long as the file may be was tried: a
+/// queue of a few records had 3 MiB, and on a full disk there was no room left for the removals. Not where keys are put, too:
+/// there new pages of a longer file cost more than copies, replacements of paths took an eighth longer, mixed changes a tenth.
+const EIGHTHS_REMOVING: u64 = 7;
+const SLACK_IN_ROOM: u64 = WORTH_SHRINKING;
 /// So many removals with no put in between are taken for more to come.
 const REMOVING: u64 = 64;
 /// Nobody pays for more garbage than this that others made: a segment is looked at in any case.
@@ -201,14 +207,21 @@ impl Writer<'_> {
         if self.is_in_haste()? {
             return Ok(PACE_IN_HASTE);
         }
-        // While keys are removed, and none is put, the log may be longer: the later, the less is left to be copied. Not where
-        // keys are put, too: there new pages of a longer file cost more than copies, replacements of paths took an eighth
-        // longer, mixed changes a tenth. Nor where the file is too long: the next segment that is emptied may be what it can
-        // be cut behind.
         let is_removing = self.core.session(session::REMOVALS).load(Ordering::Relaxed) > REMOVING;
-        let is_later = is_removing && !self.is_longer(WORTH_SHRINKING);
-        let is_due = !is_later && self.is_cleaning_due();
+        // Where the file is too long the next segment that is emptied may be what it can be cut behind.
+        let is_later = || !self.is_longer(WORTH_SHRINKING) && self.is_cleaned_later();
+        let is_due = self.is_cleaning_due() && !(is_removing && is_later());
         Ok(if is_due { PACE } else { 0 })
+    }
+
+    /// Whether what is due while keys are removed is left for later.
+    fn is_cleaned_later(&self) -> bool {
+        let load = |word| self.index.load(word);
+        let (live, emptied) = (load(words::LIVE), load(words::EMPTIED));
+        let taken = load(words::CHAIN).saturating_add(emptied).saturating_add(LOG_AT);
+        let free = self.core.data.len().saturating_sub(taken).min(SLACK_IN_ROOM);
+        let most = live.saturating_add(live / 8 * EIGHTHS_REMOVING + SLACK + free);
+        self.index.log_bytes().saturating_add(emptied) <= most
     }
 
     /// Empties every segment there is but the newest, and gives back what can be given back.

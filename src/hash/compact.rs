@@ -56,7 +56,7 @@ impl Writer<'_> {
         let piece = (self.index.log_bytes() / 16).max(PIECE);
         let mut left = budget;
         loop {
-            self.free_if_short(piece, self.end_of_live())?;
+            self.free_if_short(piece, self.end_of_live(0))?;
             let wanted = piece.min(left);
             let done = self.clean(wanted, last)?;
             let is_at_end =
@@ -86,24 +86,29 @@ impl Writer<'_> {
         Ok(last.map(|last| Goal { last, is_again, rounds: 0 }))
     }
 
-    /// The newest segment that is farther behind than all of the log need be, if there is room for what is there.
+    /// The newest segment that is farther behind than all of the log need be, if there is room for what is there; or else than
+    /// twice as much.
     fn last_in_the_way(&self) -> Result<Option<u64>> {
-        let behind = self.behind(unit_place(self.end_of_live()).0)?;
         let live = self.index.load(words::LIVE);
-        if behind.is_held || behind.newest == 0 || behind.used.min(live) > behind.room_before {
-            return Ok(None);
+        for more in [0, live] {
+            let behind = self.behind(unit_place(self.end_of_live(more)).0)?;
+            if behind.is_held || behind.newest == 0 || behind.used.min(live) > behind.room_before {
+                continue;
+            }
+            if behind.newest < self.index.load(words::SEQUENCE) {
+                return Ok(Some(behind.newest));
+            }
+            // The segment in which the log ends is emptied, too, lest it keeps the file long.
+            return self.begin_segment().map(Some);
         }
-        if behind.newest < self.index.load(words::SEQUENCE) {
-            return Ok(Some(behind.newest));
-        }
-        // The segment in which the log ends is emptied, too, lest it keeps the file long.
-        self.begin_segment().map(Some)
+        Ok(None)
     }
 
-    /// The unit before which all that lives has room, with what is lost at the ends of segments.
-    fn end_of_live(&self) -> u64 {
+    /// The unit before which all that lives has room, with what is lost at the ends of segments, and so much more.
+    fn end_of_live(&self, more: u64) -> u64 {
         let live = self.index.load(words::LIVE);
-        unit_of(live.saturating_add(live / 8 + WORTH_ANOTHER)).map_or(0, |unit| unit + 2)
+        let end = live.saturating_add(more).saturating_add(live / 8 + WORTH_ANOTHER);
+        unit_of(end).map_or(0, |unit| unit + 2)
     }
 
     /// Whether the file is longer than the log need be, with what is lost at the ends of segments.

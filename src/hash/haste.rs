@@ -21,6 +21,8 @@ use crate::os::atomic::Ordering;
 
 /// For a byte of garbage so many bytes are looked at.
 pub(super) const PACE_IN_HASTE: u64 = 32;
+/// What is copied first finds no room but behind the end.
+const GROWN_BEFORE: u64 = 512 << 10;
 /// Set where it was begun once more.
 const AGAIN: u64 = 1 << 62;
 /// Set where it rests.
@@ -54,11 +56,13 @@ impl Writer<'_> {
         self.soon_long() <= self.most_bytes() / 8 * 7
     }
 
-    /// How long the file is, and what becomes garbage while the log is passed.
+    /// How long the file is, what becomes garbage while the log is passed, and a part of it once more, and what the file grows by
+    /// before anything is emptied.
     #[inline(always)]
     fn soon_long(&self) -> u64 {
         let len = self.core.data.len();
-        len.saturating_add(len / (PACE_IN_HASTE / 2))
+        let passing = len / (PACE_IN_HASTE / 2) / 4 * 5;
+        len.saturating_add(passing).saturating_add(GROWN_BEFORE)
     }
 
     /// How long it may be.

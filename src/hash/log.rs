@@ -386,15 +386,17 @@ impl Writer<'_> {
         let shared = self.shared(bytes);
         if shared > LARGEST_UNIT {
             self.take_back_segments()?;
-            if let Some(run) = self.take_free_run(shared)? {
+            if let Some(run) = self.take_free_run(shared, self.units()?)? {
                 return Ok(run);
             }
         }
-        if let Some(unit) = self.take_free_unit(bytes)? {
-            return Ok((unit, 1));
-        }
-        if let Some(run) = self.take_free_run(bytes)? {
+        let unit = self.take_free_unit(bytes)?;
+        // Rather several that are farther ahead: compaction put a large record from one unit at the end into the other.
+        if let Some(run) = self.take_free_run(bytes, unit.unwrap_or(self.units()?))? {
             return Ok(run);
+        }
+        if let Some(unit) = unit {
+            return Ok((unit, 1));
         }
         let first = self.units()?;
         let mut units = 0;

@@ -73,22 +73,22 @@ impl Writer<'_> {
     /// Looks at all units.
     pub(super) fn behind(&self, end: u64) -> Result<Behind> {
         let (mut behind, oldest) = (Behind::default(), self.oldest()?);
+        // Of the segment that a unit is of: units inside of one say neither.
+        let (mut number, mut epoch) = (0, 0);
         for unit in 0..self.units()? {
             let (at, size) = unit_place(unit);
             let is_behind = at.saturating_add(size) > end;
+            let segment = self.segment(unit)?;
+            if segment.sequence() != INNER {
+                (number, epoch) = (segment.sequence(), segment.epoch());
+            }
             if self.is_free(unit)? {
                 behind.room_before += if is_behind { 0 } else { size };
+            } else if is_behind && number < oldest {
+                behind.is_held |= !pins::is_past(&self.core.data, epoch);
             } else if is_behind {
-                let segment = self.segment(unit)?;
-                match segment.sequence() {
-                    number if number < oldest => {
-                        behind.is_held |= !pins::is_past(&self.core.data, segment.epoch());
-                    }
-                    number => {
-                        behind.used += self.taken(unit);
-                        behind.newest = behind.newest.max(if number == INNER { 0 } else { number });
-                    }
-                }
+                behind.used += self.taken(unit);
+                behind.newest = behind.newest.max(number);
             }
         }
         Ok(behind)
@@ -306,10 +306,10 @@ impl Writer<'_> {
         Ok(segment.sequence() == 0 && (epoch == 0 || pins::is_past(&self.core.data, epoch)))
     }
 
-    /// Free units that follow each other and have room for `bytes`: the first, and how many.
-    pub(crate) fn take_free_run(&self, bytes: u64) -> Result<Option<(u64, u64)>> {
+    /// Free units before `end` that follow each other and have room for `bytes`: the first, and how many.
+    pub(crate) fn take_free_run(&self, bytes: u64, end: u64) -> Result<Option<(u64, u64)>> {
         let (mut first, mut size) = (0, 0);
-        for unit in self.index.load(words::FREE_UNIT)..self.index.load(words::UNITS) {
+        for unit in self.index.load(words::FREE_UNIT)..end {
             if !self.is_free(unit)? {
                 size = 0;
                 continue;
