@@ -1,7 +1,7 @@
 //! A new hash store in the making.
 //!
 //! It is built under a temporary name beside its target and takes its place when it is whole, as
-//! every file of this library does. Its index goes first: an index that does not fit is made again,
+//! every file of this library does. Where it replaces one its index goes first: an index that does not fit is made again,
 //! whichever store it lies beside, so that a process killed between the two leaves the old store, or
 //! none, and later the new one.
 

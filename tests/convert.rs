@@ -178,6 +178,20 @@ fn the_store_itself_is_no_target() {
     BTree::open(new.join("btree")).expect("the store");
 }
 
+/// What lies where the index goes, and cannot make way, was met when the store was in its place.
+#[test]
+fn a_store_that_cannot_have_its_index_does_not_appear() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("store");
+    std::fs::create_dir(folder.path().join("store-index")).expect("a folder");
+    let records = Hash::in_memory().expect("a store");
+    records.insert(b"k", b"v").expect("it is put");
+    thaw(&records, &path, |_, _| {}).expect_err("there is a folder");
+    assert_eq!(names(&folder), ["store-index"], "nothing else is left");
+    std::fs::remove_dir(folder.path().join("store-index")).expect("it is empty");
+    assert_eq!(thaw(&records, &path, |_, _| {}).expect("a store").len().expect("its length"), 1);
+}
+
 /// Whose folder is renamed while the copy is made, and who is opened only then.
 #[test]
 fn a_backup_replaces_no_store_that_is_open_also_in_a_renamed_folder() {

@@ -197,6 +197,10 @@ impl Named {
             None => Ok(()),
         };
         if is_new {
+            // What keeps the further file from its place is met while nothing is there yet.
+            if let Some((_, target, is_own)) = &further {
+                make_way(target, *is_own)?;
+            }
             // Before, its further file would take the place of another's.
             name_new(&path, &target)?;
             self.place = None;
