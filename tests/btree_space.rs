@@ -708,3 +708,52 @@ fn compaction_does_not_write_anew_what_stays_as_long() {
         store.verify(|_, _| ()).unwrap();
     }
 }
+
+/// Where fewer leaves did, values of some hundred bytes were parted at their new borders, and more pages of values were made
+/// than leaves were saved.
+#[test]
+fn compaction_makes_no_more_pages_of_values_than_it_saves() {
+    for (len, every) in [(600, 10), (513, 8), (1300, 6), (700, 4)] {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        let key = |i: u64| format!("{i:040}").into_bytes();
+        let mut order: Vec<u64> = (0..8000).collect();
+        Rng::new(seed(len)).shuffle(&mut order);
+        for i in &order {
+            transaction.main().insert(&key(*i), &vec![7; len as usize]).unwrap();
+        }
+        for i in (0..8000).filter(|i| i % every == 0) {
+            transaction.main().remove(&key(i)).unwrap();
+        }
+        transaction.commit().unwrap();
+        let before = store.stats().unwrap().live_bytes;
+        while store.compact(1 << 20).unwrap() {}
+        let (stats, least) = (store.stats().unwrap(), least(&store));
+        assert!(stats.live_bytes <= before, "{len}: {stats:?}, {before} bytes before");
+        assert!(stats.file_bytes <= least + least / 10 + (24 << 12), "{len}: {stats:?}, {least}");
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
+/// A tree of one leaf was never written anew, so that each of many small tables had twice its pages.
+#[test]
+fn tables_of_one_leaf_are_compacted_too() {
+    for (values, len) in [(18, 600), (8, 2000)] {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        for name in (0..300).map(|n| format!("table {n}")) {
+            transaction.create_table(&name).unwrap();
+            let mut table = transaction.table(&name).unwrap().unwrap();
+            (0..values).for_each(|i| assert!(!table.insert(&[i], &vec![i; len]).unwrap()));
+            (0..values).filter(|i| i % 4 != 0).for_each(|i| assert!(table.remove(&[i]).unwrap()));
+        }
+        transaction.commit().unwrap();
+        while store.compact(1 << 16).unwrap() {}
+        let (stats, least) = (store.stats().unwrap(), least(&store));
+        assert!(stats.file_bytes <= least + least / 10 + (24 << 12), "{stats:?}, {least}");
+        store.verify(|_, _| ()).unwrap();
+        let snapshot = store.read().unwrap();
+        let table = snapshot.table("table 7").unwrap().unwrap();
+        assert_eq!(table.get(&[4]).unwrap(), Some(&vec![4; len][..]));
+    }
+}

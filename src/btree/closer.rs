@@ -16,10 +16,11 @@ use std::collections::BTreeSet;
 /// Leaves that are written anew together are at most so many, with at most so many pages of values.
 const WINDOW: usize = 32;
 const WINDOW_PAGES: u64 = 256;
-/// They are if a tenth of them is saved.
-const SAVING: u64 = 10;
+/// They are if a twentieth of them is saved: with a tenth, and what a file may be longer by, one in twenty files was longer than
+/// the tenth that is promised.
+const SAVING: u64 = 20;
 
-/// Leaves below one inner page, one after the other.
+/// Leaves below one inner page, one after the other; or that which is all of a tree.
 #[derive(Debug, Default)]
 pub(super) struct Window {
     pub leaves: Vec<u64>,
@@ -45,7 +46,9 @@ impl Window {
     /// Whether so many pages of values would do.
     fn is_worth_packing(&self, pages: u64) -> bool {
         let saved = self.pages.saturating_sub(pages);
-        saved > 1 && saved * SAVING >= self.pages
+        // One of a leaf that has a neighbour goes with the next borders between them.
+        let is_enough = saved > 1 || saved == 1 && self.leaves.len() == 1;
+        is_enough && saved * SAVING >= self.pages
     }
 }
 
@@ -87,12 +90,17 @@ fn pages_of_values(items: &Items, starts: &[usize]) -> u64 {
 
 impl Writer<'_> {
     /// The next leaves.
-    pub(super) fn window(&self, path: &[Step]) -> Result<Window> {
+    pub(super) fn window(&self, tree: &Tree, path: &[Step]) -> Result<Window> {
         let mut window = Window::default();
-        let Some(step) = path.last() else { return Ok(window) };
-        let parent = self.page(step.page)?;
-        for i in (step.index..count(parent)).take(WINDOW) {
-            let page = of(step.page, inner::link(parent, i))?.page();
+        let pages: Vec<u64> = match path.last() {
+            None => vec![Link(tree.root).page()],
+            Some(step) => {
+                let parent = self.page(step.page)?;
+                let link = |i| Ok(of(step.page, inner::link(parent, i))?.page());
+                (step.index..count(parent)).take(WINDOW).map(link).collect::<Result<_>>()?
+            }
+        };
+        for page in pages {
             let bytes = self.page_on(page, 0)?;
             if !window.leaves.is_empty() && window.pages > WINDOW_PAGES {
                 break;
@@ -129,13 +137,15 @@ impl Writer<'_> {
         }
         let starts = self.scratch.items.fill();
         // No page of values has those of two leaves: with as many leaves there may be as many pages as before. Where that
-        // was not looked at, each pass wrote them anew, behind the end where no place was free, and the file grew.
-        let is_close = window.is_worth_packing(pages_of_values(&self.scratch.items, &starts));
-        if starts.len() >= window.leaves.len() && !is_close {
+        // was not looked at, each pass wrote them anew, behind the end where no place was free, and the file grew. Where
+        // only some values were, as fewer leaves do, the pages that others stayed in were more than what was saved.
+        let packed = pages_of_values(&self.scratch.items, &starts);
+        let (written, there) = (starts.len() as u64, window.leaves.len() as u64);
+        let saves = written < there && written + packed < there + window.pages;
+        if !saves && !window.is_worth_packing(packed) || path.is_empty() && written > 1 {
             return Ok(Closer::AsMany);
         }
-        let values = if is_close { window.pages as usize } else { starts.len() };
-        let pages = path.len() + 2 * starts.len() + values + 1;
+        let pages = path.len() + 2 * starts.len() + packed.max(window.pages) as usize + 1;
         if !self.gather(pages, pass)? {
             if pass.moved_since > 0 {
                 return Ok(Closer::NoPlace);
@@ -144,9 +154,8 @@ impl Writer<'_> {
             self.scratch.space.gather_behind(self.core, pages)?;
         }
         self.own_way(tree, path)?;
-        let Some(step) = path.last().copied() else { return Ok(Closer::AsMany) };
         let mut items = std::mem::take(&mut self.scratch.items);
-        let packs = self.part_values(&mut items, &starts, pack, is_close)?;
+        let packs = self.part_values(&mut items, &starts, pack, true)?;
         let tagged = self.core.header.tagged;
         let mut parts = Vec::new();
         for (n, from) in starts.iter().copied().enumerate() {
@@ -164,6 +173,12 @@ impl Writer<'_> {
             parts.push(Part { key, far, link: Link::new(page, bytes) });
         }
         self.scratch.items = items;
+        pass.note_moved(there);
+        let Some(step) = path.last().copied() else {
+            window.leaves.iter().try_for_each(|page| self.free(*page))?;
+            tree.root = parts.remove(0).link.0;
+            return Ok(Closer::Written(1));
+        };
         for (n, page) in window.leaves.iter().enumerate().rev() {
             self.free(*page)?;
             if n > 0 {
@@ -177,7 +192,6 @@ impl Writer<'_> {
         } else if path.len() == 1 {
             self.lower_root(tree, step.page)?;
         }
-        pass.note_moved(window.leaves.len() as u64);
         Ok(Closer::Written(starts.len()))
     }
 }

@@ -461,8 +461,8 @@ impl Writer<'_> {
         left: &mut u64,
     ) -> Result<Option<usize>> {
         let index = path.last().map_or(0, |step| step.index);
-        if index >= pass.window && !pass.is_lifting() {
-            let window = self.window(path)?;
+        if (index >= pass.window || path.is_empty()) && !pass.is_lifting() {
+            let window = self.window(tree, path)?;
             pass.window = index + window.leaves.len();
             if window.is_worth() {
                 match self.write_closer(tree, path, &window, pass)? {
