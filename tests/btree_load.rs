@@ -270,3 +270,21 @@ fn numbers_of_what_is_not_numbered_are_an_error() {
         assert_eq!(store.stats().unwrap().tables, 1);
     }
 }
+
+/// What did not fit in memory went where the store had been when it was opened.
+#[test]
+fn a_load_goes_beside_a_store_that_was_moved() {
+    let folder = tempfile::tempdir().unwrap();
+    let (old, new) = (folder.path().join("old"), folder.path().join("new"));
+    std::fs::create_dir(&old).unwrap();
+    let store = BTree::create(old.join("store")).unwrap();
+    std::fs::rename(&old, &new).unwrap();
+    let mut load = BTreeLoad::begin(&store, None);
+    load.memory_budget(1 << 20).unwrap();
+    for n in 0..60_000u32 {
+        load.add(&n.wrapping_mul(2_654_435_761).to_le_bytes(), &[7; 40]).unwrap();
+    }
+    load.finish().unwrap();
+    assert_eq!(store.read().unwrap().main().len(), 60_000);
+    assert_eq!(std::fs::read_dir(&new).unwrap().count(), 1);
+}

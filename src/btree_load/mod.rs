@@ -70,7 +70,8 @@ pub struct BTreeLoad {
 impl BTreeLoad {
     /// Begins a load into the table of this name, which must be there, or into the main one.
     pub fn begin(store: &BTree, table: Option<&str>) -> BTreeLoad {
-        BTreeLoad::begin_beside(store, table, store.path().map(Place::near))
+        let beside = store.path().map(|path| Place::of(store.core().map.file(), path));
+        BTreeLoad::begin_beside(store, table, beside)
     }
 
     /// The same where what does not fit in memory goes beside this place.

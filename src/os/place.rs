@@ -37,6 +37,13 @@ impl Place {
         Place { path, folder }
     }
 
+    /// That of an open file, wherever it was moved since it was opened at `path`.
+    pub(crate) fn of(file: &File, path: &Path) -> Place {
+        let now = std::fs::read_link(proc_path(file)).ok();
+        let now = now.filter(|now| is_same(file, now.metadata()));
+        Place::near(now.as_deref().unwrap_or(path))
+    }
+
     /// Another file of the same folder.
     pub(crate) fn other(&self, path: PathBuf) -> Place {
         Place { path, folder: self.folder.clone() }
