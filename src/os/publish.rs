@@ -12,7 +12,7 @@
 
 use super::access::Rights;
 use super::aside::{head_of, make_way};
-use super::lock::{Want, lock_range};
+use super::lock::{Want, is_locked, lock_range};
 use super::opening::BUILDING;
 use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
 use super::process::is_alive;
@@ -76,6 +76,9 @@ impl Staged {
         // durable.
         let target = Place::new(target)?;
         let (file, named) = create_beside(target.path())?;
+        if named.is_some() {
+            remove_left(target.path(), None);
+        }
         let named = named.map(|path| target.other(path));
         Ok(Staged { file, target, named, pid: std::process::id() })
     }
@@ -100,7 +103,8 @@ impl Staged {
     /// where allowed, owner) of the file that is replaced.
     ///
     /// # Errors
-    /// The disk is full or failed, or the folder may not be written: the old file is untouched.
+    /// The disk is full or failed, or the folder may not be written: the old file is untouched. If only the new name
+    /// could not be made durable, the new one is there, and a power cut may bring the old one back.
     pub fn publish(mut self) -> Result<()> {
         let target = self.target.now();
         keep_mode(&self.file, &target)?;
@@ -388,14 +392,50 @@ fn say_built(file: &File) {
 /// Removes what builders of `target` left who were killed, and nothing that anybody builds still, or that is of others.
 fn remove_left(target: &Path, further: Option<Further>) {
     let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
+    let is_left = |name: &[u8], target: &Path| {
+        parts(name, target).is_some_and(|(pid, serial)| is_over(pid, serial))
+    };
     for entry in entries.flatten() {
         let name = entry.file_name();
-        let numbers = parts(name.as_bytes(), target);
-        if numbers.is_some_and(|(pid, serial)| is_over(pid, serial)) {
+        if is_left(name.as_bytes(), target) {
             // What stays is in nobody's way.
             let _ = remove_if_left(&entry.path(), further);
+        } else if let Some(further) = further
+            && let Some(store) = store_of_further(name.as_bytes(), further.end)
+            && is_left(store, target)
+        {
+            let store = folder_of(target).join(OsStr::from_bytes(store));
+            let _ = remove_further(&entry.path(), &store, target, further);
         }
     }
+}
+
+/// Of the name of a further file, or of one that is to become it: that of its store.
+fn store_of_further<'n>(name: &'n [u8], end: &str) -> Option<&'n [u8]> {
+    if let Some(store) = name.strip_suffix(end.as_bytes()) {
+        return Some(store);
+    }
+    // As `temporary_name` has it, by numbers of the same process as in the name of the store.
+    let name = name.strip_prefix(b".")?.strip_suffix(b".tmp")?;
+    let mut parts = name.rsplitn(3, |byte| *byte == b'.');
+    let numbers = [parts.next()?, parts.next()?];
+    let is_number = |part: &[u8]| !part.is_empty() && part.iter().all(u8::is_ascii_digit);
+    let store = parts.next()?.strip_suffix(end.as_bytes());
+    store.filter(|_| numbers.into_iter().all(is_number))
+}
+
+/// Removes the further file of a store that is not there any more under the name that it was built by: whoever built it was
+/// killed after he had put that in its place at `target`, or before he had made this one whole.
+fn remove_further(path: &Path, store: &Path, target: &Path, further: Further) -> Result<()> {
+    let is_own = head_of(path).is_ok_and(|head| head.is_empty() || (further.is_own)(&head));
+    let is_gone = store.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound);
+    // Somebody in another container may be about to put this in its place.
+    let is_built =
+        || File::open(target).is_ok_and(|file| is_locked(&file, BUILDING).unwrap_or(true));
+    if !is_own || !is_gone || is_built() {
+        return Ok(());
+    }
+    std::fs::remove_file(path).map_err(|e| Error::io("remove", e).at(path))
 }
 
 /// Removes a store that nobody builds any more, with its further file. Locked meanwhile: whoever has just made it finds that it
@@ -505,6 +545,14 @@ mod tests {
         // Of that day at that time, and not ours.
         let notes = folder.path().join(".store.20240101.120000.tmp");
         std::fs::write(&notes, "mine").unwrap();
+        // Of stores that have their places, and of one whose index was being put in its place.
+        let alone = [
+            folder.path().join(format!(".store.{}.7.tmp-index", u32::MAX)),
+            folder.path().join(format!("..store.{0}.8.tmp-index.{0}.9.tmp", u32::MAX)),
+        ];
+        alone.iter().for_each(|path| std::fs::write(path, "").unwrap());
+        let of_another = folder.path().join("..store.20240101.8.tmp-index.mine.tmp");
+        std::fs::write(&of_another, "").unwrap();
         let built = [make(u32::MAX, 1), make(own, later + 1)];
         built.iter().for_each(|(file, _)| say_built(file));
         // Those of a process that lives, and of this one.
@@ -512,6 +560,7 @@ mod tests {
         let is_there = |path: &Path| path.exists() && with(path, "-index").exists();
         assert!(left.iter().all(|(_, path)| !path.exists() && !with(path, "-index").exists()));
         assert!(built.iter().all(|(_, path)| is_there(path)) && is_there(&other.1));
+        assert!(of_another.exists() && !alone.iter().any(|path| path.exists()));
         drop(Named::create(&target, None).unwrap());
         assert!(mine.path().exists());
         assert_eq!(std::fs::read(notes).unwrap(), b"mine");
