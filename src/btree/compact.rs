@@ -160,7 +160,9 @@ impl BTree {
     /// in a transaction of its own, for which others who write wait, and returns whether there is more
     /// to do: repeat it until not, at times of your choosing. Readers go on; but as long as somebody
     /// reads an older state, its pages stay, and nothing is cut off before he is done: then by the next
-    /// sync that finds it worth while. A value is moved as a whole, however long it is.
+    /// sync that finds it worth while. A value is moved as a whole, however long it is, and leaves that become fewer are
+    /// written together, up to 32 with their values: a call may write some 1.5 MiB more than `budget`. Where room for long
+    /// values has to be gathered first the file may meanwhile be up to twice as long.
     ///
     /// # Errors
     /// As [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records are as they
