@@ -188,7 +188,7 @@ impl Writer<'_> {
         }
     }
 
-    /// One more key is removed. Whoever removes what others put, as of a queue, is not alone.
+    /// One more key is to be removed. For all processes: who removes what others put, as of a queue, is not alone.
     #[inline(always)]
     pub(super) fn note_removal(&self) {
         let removals = self.core.session(session::REMOVALS);

@@ -105,7 +105,7 @@ pub(crate) mod session {
     pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
     /// Nonzero from the beginning of the session until an index was found or made: the power may have failed before.
     pub(crate) const FINDING: u64 = SESSION_AT + 448;
-    /// Keys that were taken out since one was put.
+    /// Removals, also of keys that were not there, since a key was put or a batch changed some: a hint.
     pub(crate) const REMOVALS: u64 = SESSION_AT + 456;
 }
 
