@@ -122,7 +122,7 @@ pub use stats::Stats;
 pub use table::{Cursor, Pair, Table};
 pub use table_mut::TableMut;
 pub use transaction::{Savepoint, Transaction};
-pub use typed::{Typed, TypedMut, TypedPair, TypedRange};
+pub use typed::{Typed, TypedMut, TypedPair, TypedPairs, TypedRange};
 pub use typed_cursor::{TypedCursor, TypedCursorMut};
 pub use typed_multi::{TypedMulti, TypedMultiMut, TypedMultiPair, TypedMultiRange};
 pub use typed_multi_cursor::{TypedMultiCursor, TypedMultiCursorMut};

@@ -148,13 +148,12 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
         K: 'k,
     {
         let (start, end) = bytes_of(&keys);
-        let range = self.table.range(as_bounds(&start, &end));
-        TypedRange { range, keys: PhantomData }
+        TypedPairs::new(self.table.range(as_bounds(&start, &end)))
     }
 
     /// All records, in order.
     pub fn iter(&self) -> TypedRange<'t, K> {
-        TypedRange { range: self.table.iter(), keys: PhantomData }
+        TypedPairs::new(self.table.iter())
     }
 
     /// The record with the lowest key.
@@ -207,21 +206,35 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
 }
 
 /// Records in the order of their keys; from [`Typed::range`] and [`Typed::iter`].
+pub type TypedRange<'t, K> = TypedPairs<K, Range<'t>>;
+
+/// Keys of type `K` and values, in order, of a range of bytes and values: a [`TypedRange`], or a
+/// [`TypedMultiRange`](super::TypedMultiRange).
 #[derive(Debug)]
-pub struct TypedRange<'t, K: ?Sized> {
-    range: Range<'t>,
+pub struct TypedPairs<K: ?Sized, R> {
+    range: R,
     keys: PhantomData<fn(&K)>,
 }
 
-impl<'t, K: Key + ?Sized> Iterator for TypedRange<'t, K> {
-    type Item = Result<TypedPair<'t, K>>;
+impl<K: ?Sized, R> TypedPairs<K, R> {
+    pub(super) fn new(range: R) -> TypedPairs<K, R> {
+        TypedPairs { range, keys: PhantomData }
+    }
+}
+
+impl<K: Key + ?Sized, V, R: Iterator<Item = Result<(Vec<u8>, V)>>> Iterator for TypedPairs<K, R> {
+    type Item = Result<(K::Owned, V)>;
 
     fn next(&mut self) -> Option<Self::Item> {
         Some(self.range.next()?.and_then(typed::<K, _>))
     }
 }
 
-impl<K: Key + ?Sized> DoubleEndedIterator for TypedRange<'_, K> {
+impl<K, V, R> DoubleEndedIterator for TypedPairs<K, R>
+where
+    K: Key + ?Sized,
+    R: DoubleEndedIterator<Item = Result<(Vec<u8>, V)>>,
+{
     fn next_back(&mut self) -> Option<Self::Item> {
         Some(self.range.next_back()?.and_then(typed::<K, _>))
     }

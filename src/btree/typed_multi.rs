@@ -3,7 +3,7 @@
 use super::key::Key;
 use super::multi::{MultiRange, MultiTable, Values, as_bounds};
 use super::multi_mut::{MultiTableMut, Position};
-use super::typed::{bytes_of, check, typed};
+use super::typed::{TypedPairs, bytes_of, check, typed};
 use crate::{Bytes, Result};
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
@@ -125,12 +125,12 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
         K: 'k,
     {
         let (start, end) = bytes_of(&keys);
-        TypedMultiRange { range: self.table.range(as_bounds(&start, &end)), keys: PhantomData }
+        TypedPairs::new(self.table.range(as_bounds(&start, &end)))
     }
 
     /// All keys with their values, in order.
     pub fn iter(&self) -> TypedMultiRange<'t, K> {
-        TypedMultiRange { range: self.table.iter(), keys: PhantomData }
+        TypedPairs::new(self.table.iter())
     }
 
     /// The first value of the lowest key.
@@ -183,25 +183,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
 }
 
 /// Keys with their values, in order; from [`TypedMulti::range`] and [`TypedMulti::iter`].
-#[derive(Debug)]
-pub struct TypedMultiRange<'t, K: ?Sized> {
-    range: MultiRange<'t>,
-    keys: PhantomData<fn(&K)>,
-}
-
-impl<'t, K: Key + ?Sized> Iterator for TypedMultiRange<'t, K> {
-    type Item = Result<TypedMultiPair<'t, K>>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        Some(self.range.next()?.and_then(typed::<K, _>))
-    }
-}
-
-impl<K: Key + ?Sized> DoubleEndedIterator for TypedMultiRange<'_, K> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        Some(self.range.next_back()?.and_then(typed::<K, _>))
-    }
-}
+pub type TypedMultiRange<'t, K> = TypedPairs<K, MultiRange<'t>>;
 
 /// A table whose keys may have several values, to change by keys of type `K`; from [`MultiTableMut::typed`].
 #[derive(Debug)]
