@@ -194,17 +194,11 @@ impl Named {
             keep_mode(&file, &target)?;
             file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
         }
-        let replace_further = || match &further {
-            Some((path, target, is_own)) => {
-                make_way(target, *is_own).and_then(|()| replace(path, target))
-            }
-            None => Ok(()),
-        };
+        // What keeps the further file from its place is met while nothing is there yet.
+        further.iter().try_for_each(|(_, target, is_own)| make_way(target, *is_own))?;
+        let replace_further =
+            || further.iter().try_for_each(|(path, target, _)| replace(path, target));
         if is_new {
-            // What keeps the further file from its place is met while nothing is there yet.
-            if let Some((_, target, is_own)) = &further {
-                make_way(target, *is_own)?;
-            }
             // Before, its further file would take the place of another's.
             name_new(&path, &target)?;
             self.place = None;
@@ -424,15 +418,19 @@ fn store_of_further<'n>(name: &'n [u8], end: &str) -> Option<&'n [u8]> {
     store.filter(|_| numbers.into_iter().all(is_number))
 }
 
+/// Whether a file was made by this library, as far as its beginning tells.
+fn is_ours(path: &Path, is_own: fn(&[u8]) -> bool) -> bool {
+    head_of(path).is_ok_and(|head| head.is_empty() || is_own(&head))
+}
+
 /// Removes the further file of a store that is not there any more under the name that it was built by: whoever built it was
 /// killed after he had put that in its place at `target`, or before he had made this one whole.
 fn remove_further(path: &Path, store: &Path, target: &Path, further: Further) -> Result<()> {
-    let is_own = head_of(path).is_ok_and(|head| head.is_empty() || (further.is_own)(&head));
     let is_gone = store.symlink_metadata().is_err_and(|e| e.kind() == ErrorKind::NotFound);
     // Somebody in another container may be about to put this in its place.
     let is_built =
         || File::open(target).is_ok_and(|file| is_locked(&file, BUILDING).unwrap_or(true));
-    if !is_own || !is_gone || is_built() {
+    if !is_ours(path, further.is_own) || !is_gone || is_built() {
         return Ok(());
     }
     std::fs::remove_file(path).map_err(|e| Error::io("remove", e).at(path))
@@ -441,9 +439,6 @@ fn remove_further(path: &Path, store: &Path, target: &Path, further: Further) ->
 /// Removes a store that nobody builds any more, with its further file. Locked meanwhile: whoever has just made it finds that it
 /// has no name any more, and makes another.
 fn remove_if_left(path: &Path, further: Option<Further>) -> Result<()> {
-    let is_ours = |path: &Path, is_own: fn(&[u8]) -> bool| {
-        head_of(path).is_ok_and(|head| head.is_empty() || is_own(&head))
-    };
     if !is_ours(path, |head| head.starts_with(&MAGIC)) {
         return Ok(());
     }
