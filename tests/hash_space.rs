@@ -8,7 +8,7 @@ use common::hash::{BOOT_AT, index_of, must};
 use common::mount::Mount;
 use common::{Rng, rounds, seed, write_sparse};
 use credenza::btree::BTree;
-use credenza::hash::{Batch, Hash};
+use credenza::hash::{Batch, Hash, Stats};
 use credenza::{Get, OpenOptions};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -292,6 +292,16 @@ fn who_removes_a_large_value_pays_for_it() {
     }
 }
 
+/// Removes a part of the keys, and compacts what is left.
+fn thinned_and_compacted(store: &Hash, keys: u64, kept: u64, rng: &mut Rng) -> Stats {
+    for key in (0..keys).filter(|_| rng.below(100) > kept) {
+        store.remove(&key.to_le_bytes()).unwrap();
+    }
+    let budget = 4096 << rng.below(14);
+    while store.compact(budget).unwrap() {}
+    store.stats().unwrap()
+}
+
 /// Whoever compacted a store had the first that was copied at the end of the file, and all of the file stayed.
 #[test]
 fn what_is_compacted_is_short_whatever_was_in_it() {
@@ -310,12 +320,7 @@ fn what_is_compacted_is_short_whatever_was_in_it() {
             }
         }
         let kept = rng.below(150);
-        for key in (0..keys).filter(|_| rng.below(100) > kept) {
-            store.remove(&key.to_le_bytes()).unwrap();
-        }
-        let budget = 4096 << rng.below(14);
-        while store.compact(budget).unwrap() {}
-        let stats = store.stats().unwrap();
+        let stats = thinned_and_compacted(&store, keys, kept, &mut rng);
         let most = stats.live_bytes / 2 * 3 + (512 << 10);
         assert!(stats.file_bytes <= most, "seed {}: {stats:?}", round + 1);
         store.verify(|_, _| ()).unwrap();
@@ -340,12 +345,7 @@ fn what_is_compacted_is_short_also_with_large_values() {
             }
         }
         let kept = rng.below(110);
-        for key in (0..keys).filter(|_| rng.below(100) > kept) {
-            store.remove(&key.to_le_bytes()).unwrap();
-        }
-        let budget = 4096 << rng.below(14);
-        while store.compact(budget).unwrap() {}
-        let stats = store.stats().unwrap();
+        let stats = thinned_and_compacted(&store, keys, kept, &mut rng);
         let most = stats.live_bytes / 4 * 9 + (1 << 20);
         assert!(stats.file_bytes <= most, "seed {}: {stats:?}", round + 1);
     }
