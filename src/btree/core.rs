@@ -10,6 +10,7 @@ use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
     SUMMED, TABLES, page_sum, session, table_of,
 };
+use super::in_place::CHANGING;
 use super::journal::Since;
 use super::meta::{META_WORDS, Meta};
 use super::page::Bytes;
@@ -131,6 +132,11 @@ impl Core {
         // After a new start of the machine, what processes shared is not looked at.
         let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
         let (newest, since) = if is_current {
+            if core.is_changing() {
+                let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
+                core.map = SharedMap::private(clone, core.newest().end * PAGE_BYTES)?;
+                core.undo_change()?;
+            }
             (core.newest(), core.changes_to_redo(&core.newest())?)
         } else {
             let recovered = core.recovered()?.ok_or_else(no_durable)?;
@@ -278,12 +284,12 @@ impl Core {
             return only.commit;
         }
         loop {
-            let number = self.load(session::STATE);
+            let number = self.load(session::STATE) & !CHANGING;
             let at = session::COMMITS[(number % 2) as usize] as usize / 8;
             let words: [u64; COMMIT_WORDS] =
                 std::array::from_fn(|i| self.map.head()[at + i].load(Ordering::Acquire));
             // It is written over when there have been two more.
-            if self.load(session::STATE) == number {
+            if self.load(session::STATE) & !CHANGING == number {
                 return Commit { number, ..Commit::of(words) };
             }
         }
@@ -305,7 +311,7 @@ impl Core {
             let commit = self.newest();
             match self.check_commit(&commit).and_then(|()| self.check_durable(&commit)) {
                 // The file may have been made shorter for one that came since, or that one be durable.
-                Err(_) if self.load(session::STATE) != commit.number => {}
+                Err(_) if self.load(session::STATE) & !CHANGING != commit.number => {}
                 checked => return checked,
             }
         }
@@ -417,6 +423,7 @@ impl Core {
     /// Goes on where others ended: nobody else has the store open, so that no lock is held and nobody
     /// reads, whatever the file says. What a writer left half done is known by other words.
     fn take_over(&self) -> Result<()> {
+        self.undo_change()?;
         let mut slot_pages = (0..session::SLOT_PAGE_COUNT).map(|i| session::SLOT_PAGES + 8 * i);
         if slot_pages.any(|at| self.load(at) != 0) {
             self.forget_slot_pages();

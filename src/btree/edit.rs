@@ -110,6 +110,18 @@ impl Writer<'_> {
             self.near = None;
             return Ok(true);
         }
+        self.put_found(tree, path, place, key, value)
+    }
+
+    /// Puts a record in where it belongs, which was looked for.
+    pub(super) fn put_found(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        place: Place,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool> {
         let page = self.own_path(tree, path)?;
         let is_again = self.near.is_some_and(|near| near.leaf == page);
         self.near = Some(Near { root: tree.root, leaf: page, is_again });

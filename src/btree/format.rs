@@ -97,6 +97,9 @@ pub(crate) mod session {
     /// The stamp of the last commit that the table of pages does not tell all of: it has a new block, or the
     /// store has a lower end, or again one that it had before.
     pub(crate) const MOVED: u64 = 3048;
+    /// While the number of the newest commit has [`CHANGING`](super::super::in_place::CHANGING): the number of the page that
+    /// says what to undo.
+    pub(crate) const NOTE: u64 = 3056;
     /// The slots of readers that are in page 0.
     pub(crate) const SLOTS: u64 = 3072;
     pub(crate) const END: u64 = 4096;

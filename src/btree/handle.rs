@@ -6,10 +6,12 @@
 
 use super::compact::Pass;
 use super::core::Core;
+use super::edit::check_sizes;
 use super::format::session;
 use super::snapshot::Snapshot;
 use super::sync::How;
 use super::transaction::Transaction;
+use super::undo::Change;
 use crate::durability::{Durability, Ticker};
 use crate::observe::{Recorder, counted};
 use crate::os::own_lock::OwnLock;
@@ -333,10 +335,8 @@ impl BTree {
 
     #[inline]
     pub(super) fn insert_uncounted(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        let mut transaction = self.write_uncounted()?;
-        let done = transaction.main().insert(key, value).map_err(|e| self.named(e))?;
-        transaction.commit()?;
-        Ok(done)
+        check_sizes(key, value).map_err(|e| self.named(e))?;
+        self.write_uncounted()?.change_and_commit(Change::Put(key, value))
     }
 
     /// Takes a key out of the main table, in a transaction of its own; whether it was there.
@@ -352,12 +352,7 @@ impl BTree {
 
     #[inline]
     pub(super) fn remove_uncounted(&self, key: &[u8]) -> Result<bool> {
-        let mut transaction = self.write_uncounted()?;
-        let done = transaction.main().remove(key).map_err(|e| self.named(e))?;
-        if done {
-            transaction.commit()?;
-        }
-        Ok(done)
+        self.write_uncounted()?.change_and_commit(Change::Remove(key))
     }
 
     /// A transaction that is part of an operation.

@@ -172,7 +172,7 @@ pub(crate) fn move_key(bytes: &mut Bytes, i: usize, far: Far) -> Checked<()> {
 }
 
 /// Bytes between the arrays and the heap.
-fn gap(bytes: &Bytes) -> usize {
+pub(super) fn gap(bytes: &Bytes) -> usize {
     let arrays_end = at::HEADS + IN_ARRAYS * short(bytes, at::ROOM);
     // One that is said to begin behind the page is written together.
     let heap = Some(short(bytes, at::HEAP)).filter(|heap| *heap <= PAGE);

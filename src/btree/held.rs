@@ -45,6 +45,16 @@ impl Held {
         self.stamps.len()
     }
 
+    /// Whether of those from a stamp on one alone is held.
+    #[inline(always)]
+    pub(crate) fn is_one_from(&self, from: u64) -> bool {
+        match self.stamps[..] {
+            [] => false,
+            [last] => from <= last,
+            [.., before, last] => before < from && from <= last,
+        }
+    }
+
     /// Whether one is held from a stamp to before another.
     #[inline(always)]
     pub(crate) fn is_any(&self, from: u64, to: u64) -> bool {

@@ -492,7 +492,7 @@ pub(crate) fn replace_same(bytes: &mut Bytes, i: usize, new: ValueToStore<'_>) -
 }
 
 /// Where a part of the page is in it.
-fn offset_in(bytes: &Bytes, part: &[u8]) -> usize {
+pub(super) fn offset_in(bytes: &Bytes, part: &[u8]) -> usize {
     part.as_ptr().addr() - bytes.as_ptr().addr()
 }
 

@@ -6,7 +6,8 @@
 //! below a mark, which is raised by who takes one at it or above, before he has a commit.
 //!
 //! Order: a reader writes the stamp, and then looks whether the commit is still the newest: if it is,
-//! whoever writes later sees the stamp before he reuses a page that the commit has.
+//! whoever writes later sees the stamp before he reuses a page that the commit has, or changes one in its place
+//! ([`super::in_place`]): while he does so the number has a mark.
 //!
 //! A slot may have a *lease*: a time at which it ends. After that a writer takes it away, by one
 //! exchange of the word with that time, which no slot without a lease has and which is cleared before
@@ -150,7 +151,7 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
         return Ok((nothing(core)?, only.commit));
     }
     let pin = reserve(core)?;
-    let commit = pin.hold_newest(core);
+    let commit = pin.hold_newest(core)?;
     Ok((pin, commit))
 }
 
@@ -172,7 +173,7 @@ pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
 impl Pin<'_> {
     /// Has it on the newest commit, and gives that back.
     #[inline(always)]
-    pub(crate) fn hold_newest(&self, core: &Core) -> Commit {
+    pub(crate) fn hold_newest(&self, core: &Core) -> Result<Commit> {
         self.slot.time.store(0, Ordering::Relaxed);
         loop {
             let commit = core.newest();
@@ -180,7 +181,10 @@ impl Pin<'_> {
             self.slot.stamp.store(commit.stamp, Ordering::Release);
             fence(Ordering::SeqCst);
             if core.word(session::STATE).load(Ordering::Acquire) == commit.number {
-                return commit;
+                return Ok(commit);
+            }
+            if core.is_changing() {
+                core.await_change()?;
             }
         }
     }

@@ -13,7 +13,7 @@ use crate::Result;
 
 /// A page with less than this in it is joined with one beside it, if both fit in one page of which
 /// so much stays free.
-const SPARSE: usize = PAGE / 4;
+pub(super) const SPARSE: usize = PAGE / 4;
 const SPARE: usize = PAGE / 8;
 
 impl Writer<'_> {
@@ -38,7 +38,7 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    fn remove_found(
+    pub(super) fn remove_found(
         &mut self,
         tree: &mut Tree,
         key: &[u8],

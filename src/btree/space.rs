@@ -47,7 +47,7 @@ pub(crate) struct Space {
     /// Pages that this writer took, and such of commits that it freed, those of runs marked [`IN_RUN`] in both.
     taken: Vec<u64>,
     freed: Vec<u64>,
-    /// Pages of values of commits that something was put behind.
+    /// Pages of commits that something was put into: behind the values of a page, or in a leaf.
     added: Vec<u64>,
     /// The table of pages has a new block.
     has_new_table: bool,
@@ -87,7 +87,7 @@ impl Space {
         (!self.has_new_table).then(|| pages.map(|page| page & !IN_RUN))
     }
 
-    /// Notes that something was put into a page of values of a commit.
+    /// Notes that something was put into a page of a commit.
     pub(crate) fn note_added(&mut self, page: u64) {
         if self.added.last() != Some(&page) {
             self.added.push(page);
@@ -102,6 +102,13 @@ impl Space {
                 && freed & SUMMED == 0
                 && birth != FIXED
                 && !self.held.is_any(born(birth), freed))
+    }
+
+    /// Whether of all commits that are held only the newest can have a page of this birth, before this writer holds any
+    /// of its own.
+    #[inline(always)]
+    pub(crate) fn is_of_newest_alone(&self, birth: u64) -> bool {
+        self.held.is_one_from(birth)
     }
 
     /// From now on the pages written so far are held, too.

@@ -134,7 +134,7 @@ impl Core {
     fn sync_newest(&self, pin: &Pin<'_>, how: How) -> Result<bool> {
         // Before the commit: what one without it is not to name came after that.
         let journal = self.journal().filter(|_| how.keeps_journal());
-        let commit = pin.hold_newest(self);
+        let commit = pin.hold_newest(self)?;
         let unsummed = self.note_unsummed();
         if how.has_sums() {
             self.sum(&commit, pin)?;

@@ -13,6 +13,7 @@ use super::source::{OfStore, Source};
 use super::table::Table;
 use super::table_mut::TableMut;
 use super::tree;
+use super::undo::Change;
 use super::writer::Writer;
 use crate::observe::Recorder;
 use crate::os::atomic::{AtomicU64, Ordering};
@@ -326,6 +327,18 @@ impl<'s> Transaction<'s> {
         let (store, stamp) = (self.store, self.writer.stamp);
         drop(self);
         store.after_commit(stamp)
+    }
+
+    /// Makes one change of one record of the main table, and commits that; whether the key was there. Nothing may have been
+    /// done in the transaction before.
+    pub(super) fn change_and_commit(mut self, change: Change<'_>) -> Result<bool> {
+        let done = self.writer.change_and_commit(change).map_err(|e| self.store.named(e))?;
+        let (store, stamp) = (self.store, self.writer.stamp);
+        drop(self);
+        if done || matches!(change, Change::Put(..)) {
+            store.after_commit(stamp)?;
+        }
+        Ok(done)
     }
 
     pub(crate) fn commit_unsynced(&mut self) -> Result<()> {

@@ -5,6 +5,7 @@
 
 use super::core::Locked;
 use super::format::{PAGE, PAGE_BYTES};
+use super::in_place::Alone;
 use super::page::{self, Bytes, HEAD, WINDOW};
 use super::record::Far;
 use super::tag;
@@ -41,6 +42,13 @@ pub(crate) fn far<'h>(map: &'h SharedMap, _held: &'h impl Holds, far: Far) -> Op
 pub(crate) fn redo(map: &SharedMap, at: u64, bytes: &[u8]) -> bool {
     // SAFETY: who opens the store alone, to begin a session, has borrowed nothing from the map; and the
     // map is writable, or a private one.
+    unsafe { map.write(at, bytes) }
+}
+
+/// Puts back bytes of a page that somebody changed who died: nobody holds the newest commit, which alone has it, as who wants
+/// to waits until this is done.
+pub(crate) fn restore(map: &SharedMap, at: u64, bytes: &[u8]) -> bool {
+    // SAFETY: who has the writer's lock, or the store alone, has borrowed nothing of that page from the map.
     unsafe { map.write(at, bytes) }
 }
 
@@ -86,10 +94,27 @@ impl<'c> Own<'c> {
     #[inline(always)]
     fn any_mut(&mut self, number: u64) -> Option<&mut Bytes> {
         let at = number.checked_mul(PAGE_BYTES)?;
-        // SAFETY: the page was born under this writer, or is free, so that no commit leads to it; who
-        // has the lock is the only one who writes such; what was borrowed from `self` is gone.
+        // SAFETY: the page was born under this writer, or is free, so that no commit leads to it; or the newest commit leads to
+        // it, and by `Alone` nobody holds that, or will before the next. Who has the lock is the only one who writes
+        // such; what was borrowed from `self` is gone.
         let bytes = unsafe { self.map.bytes_mut(at, PAGE_BYTES)? };
         bytes.first_chunk_mut::<PAGE>()
+    }
+
+    /// A page of the newest commit to write, which nobody looks at.
+    pub(crate) fn alone_mut(&mut self, number: u64, _alone: &Alone) -> Option<&mut Bytes> {
+        self.any_mut(number)
+    }
+
+    /// A page to read, and one that is this writer's own to write.
+    pub(crate) fn pair(&mut self, read: u64, written: u64) -> Option<(&Bytes, &mut Bytes)> {
+        if read == written || page::birth(self.page(written)?) < self.since {
+            return None;
+        }
+        let at = read.checked_mul(PAGE_BYTES)?;
+        // SAFETY: as for `any_mut`; they are two pages, and that at `read` is not written.
+        let old = unsafe { self.map.bytes(at, PAGE_BYTES)? };
+        Some((old.first_chunk::<PAGE>()?, self.any_mut(written)?))
     }
 
     /// Makes a page that the table of pages calls free one of this writer's.

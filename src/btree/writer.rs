@@ -1,7 +1,7 @@
 //! The one who writes: from taking the lock to the commit, or back to what was before.
 //!
-//! A writer never changes a page that a commit leads to: it writes another one, under its own stamp,
-//! and frees the old one as of that stamp. The commit is one store, of the number of the newest one.
+//! A writer never changes a page that a commit leads to, but as [`super::in_place`] says: it writes another one, under its
+//! own stamp, and frees the old one as of that stamp. The commit is one store, of the number of the newest one.
 //! Until then nothing that others look at has changed but the table of pages, and there all that a
 //! writer did is known by its stamp: whoever comes after one that died, at whatever instruction,
 //! takes it back.
@@ -296,7 +296,10 @@ impl Drop for Writer<'_> {
         if self.is_done {
             return;
         }
-        if self.check_process().is_ok() && self.scratch.space.take_back(self.core).is_ok() {
+        if self.check_process().is_ok()
+            && self.core.undo_change().is_ok()
+            && self.scratch.space.take_back(self.core).is_ok()
+        {
             self.core.forget_tables(&self.base);
             self.finish();
         } else {
@@ -311,6 +314,7 @@ impl Core {
     /// journal, what is there of it is taken back, too, and done again.
     #[cold]
     fn sweep(&self, commit: &Commit) -> Result<()> {
+        self.undo_change()?;
         let since = self.changes_to_redo(commit)?;
         let table = AsOf::new(self, *commit, since.as_ref());
         // The base has all blocks that there can be: what else page 0 says may be from one that was never

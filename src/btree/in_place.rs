@@ -1,0 +1,432 @@
+//! A transaction of one change of one record, made in the leaf where it is: nothing is copied.
+//!
+//! A leaf may be changed so if of all commits that somebody holds only the newest has it: it was written since the last
+//! sync, and nobody reads. A put then costs its search, the bytes that it moves, and as many that are noted in a free
+//! page to undo it; to copy three pages took two to three times as long.
+//!
+//! Order, for a reader who comes meanwhile: the writer marks the number of the newest commit, and then looks for
+//! readers; if there are any, he copies pages after all. A reader writes the stamp of his commit, and then looks whether its
+//! number is still what he read, without a mark (see [`super::pins`]): so one of the two sees the other, and a reader who
+//! comes later waits for the next number, some hundred instructions.
+//!
+//! Who dies in between leaves the mark, and the number of the page that says what the leaf had: whoever comes next, to write
+//! or to read, puts that back.
+
+use super::core::Core;
+use super::edit::{Old, Step};
+use super::format::{FIXED, PAGE, PAGE_BYTES, Tree, session};
+use super::page::{Bytes, Kind, Link, Place, birth};
+use super::pins;
+use super::record::ValueToStore;
+use super::tree::{Pages, of};
+use super::undo::{self, Change, Parts};
+use super::view;
+use super::writer::{Writer, damaged, no_page};
+use super::{inner, leaf};
+use crate::os::atomic::{Ordering, pause};
+use crate::{Error, Result};
+
+/// Set in the number of the newest commit while a leaf of it is changed.
+pub(crate) const CHANGING: u64 = 1 << 63;
+/// How often a reader looks whether that is over before he asks whether the writer is dead.
+const LOOKS: u32 = if cfg!(credenza_schedules) { 2 } else { 1000 };
+
+/// The right to change a page that is one of the newest commit: there is a mark, and nobody holds that.
+pub(crate) struct Alone(());
+
+impl Writer<'_> {
+    /// Changes a record of the main table, as the one change of this transaction, and commits that, unless nothing is to be
+    /// changed; whether the key was there. Sizes were checked.
+    pub(crate) fn change_and_commit(&mut self, change: Change<'_>) -> Result<bool> {
+        let (mut main, catalog) = (self.base.main, self.base.catalog);
+        let mut path = std::mem::take(&mut self.scratch.path);
+        let done = self.change_or_copy(&mut main, catalog, change, &mut path);
+        self.scratch.path = path;
+        let (was_there, is_committed) = done?;
+        if !is_committed && (was_there || matches!(change, Change::Put(..))) {
+            self.commit(main, catalog)?;
+        }
+        Ok(was_there)
+    }
+
+    /// Whether the key was there, and whether all is done.
+    fn change_or_copy(
+        &mut self,
+        main: &mut Tree,
+        catalog: Tree,
+        change: Change<'_>,
+        path: &mut Vec<Step>,
+    ) -> Result<(bool, bool)> {
+        // Where the newest commit is held already there is no need to look at the leaf.
+        let can_be = main.depth > 0
+            && self.scratch.space.is_of_newest_alone(self.base.stamp)
+            && !pins::are_few_left(self.core);
+        if !can_be {
+            return self.change_by_copies(main, change).map(|was_there| (was_there, false));
+        }
+        path.clear();
+        let place = self.find(main, change.key(), path)?;
+        let was_there = matches!(place, Place::Found(_));
+        if !was_there && matches!(change, Change::Remove(_)) {
+            return Ok((false, false));
+        }
+        if self.change_in_place(main, catalog, change, place, path)? {
+            return Ok((was_there, true));
+        }
+        match change {
+            Change::Put(key, value) => self.put_found(main, path, place, key, value).map(drop)?,
+            Change::Remove(key) => self.remove_found(main, key, path, place.index())?,
+        }
+        Ok((was_there, false))
+    }
+
+    fn change_by_copies(&mut self, main: &mut Tree, change: Change<'_>) -> Result<bool> {
+        match change {
+            Change::Put(key, value) => self.insert(main, key, value, Old::Replace),
+            Change::Remove(key) => self.remove(main, key),
+        }
+    }
+
+    /// Makes the change in the leaf that the path leads to, if it can be made there, and commits it; whether.
+    fn change_in_place(
+        &mut self,
+        main: &mut Tree,
+        catalog: Tree,
+        change: Change<'_>,
+        place: Place,
+        path: &[Step],
+    ) -> Result<bool> {
+        let leaf = self.leaf_at_end(main, path)?;
+        let bytes = self.page(leaf)?;
+        let [born, gone] = self.core.entry(leaf)?.map(|word| word.load(Ordering::Relaxed));
+        // A checksum would not fit any more: a sync may have failed after that was entered.
+        if gone != 0 || birth(bytes) != born || !self.scratch.space.is_of_newest_alone(born) {
+            return Ok(false);
+        }
+        let Some(parts) = of(leaf, undo::written_over(bytes, place, change))? else {
+            return Ok(false);
+        };
+        let note = self.note_parts(leaf, &parts)?;
+        let Some(alone) = self.core.begin_change(self.base.number, note, born) else {
+            return Ok(false);
+        };
+        let mut scratch = std::mem::take(&mut self.scratch.bytes);
+        let bytes = self.own.alone_mut(leaf, &alone).ok_or_else(|| no_page(leaf))?;
+        let done = apply(bytes, place, change, &mut scratch);
+        self.scratch.bytes = scratch;
+        if !of(leaf, done)? {
+            // What was written is put back when this writer is dropped.
+            return Err(damaged(leaf, "a leaf that does not say what is in it"));
+        }
+        match (change, place) {
+            (Change::Put(..), Place::Missing(_)) => main.count = main.count.saturating_add(1),
+            (Change::Put(..), Place::Found(_)) => {}
+            (Change::Remove(_), _) => main.count = main.count.saturating_sub(1),
+        }
+        self.scratch.space.note_added(leaf);
+        self.publish(*main, catalog)?;
+        self.finish();
+        Ok(true)
+    }
+
+    /// The leaf that a path leads to.
+    fn leaf_at_end(&self, tree: &Tree, path: &[Step]) -> Result<u64> {
+        let Some(step) = path.last() else { return Ok(Link(tree.root).page()) };
+        Ok(of(step.page, inner::link(self.page(step.page)?, step.index))?.page())
+    }
+
+    /// Notes what parts of a leaf hold, in a free page: which that is. It stays free, and as it is as long as this writer
+    /// takes no other.
+    fn note_parts(&mut self, leaf: u64, parts: &Parts) -> Result<u64> {
+        let (note, _) = self.new_page()?;
+        let (old, new) = self.own.pair(leaf, note).ok_or_else(|| no_page(leaf))?;
+        parts.write(leaf, old, new);
+        self.free(note)?;
+        Ok(note)
+    }
+}
+
+/// Makes a change in a leaf that can take it; whether it could.
+pub(super) fn apply(
+    bytes: &mut Bytes,
+    place: Place,
+    change: Change<'_>,
+    scratch: &mut Vec<u8>,
+) -> Result<bool, &'static str> {
+    match (change, place) {
+        (Change::Put(key, value), Place::Missing(i)) => {
+            leaf::insert(bytes, i, key, None, ValueToStore::Near(value), scratch)
+        }
+        (Change::Put(_, value), Place::Found(i)) => {
+            leaf::replace(bytes, i, ValueToStore::Near(value), scratch)
+        }
+        (Change::Remove(_), place) => leaf::remove(bytes, place.index()).map(|()| true),
+    }
+}
+
+impl Core {
+    /// Begins to change a page of the newest commit, which has this number, if nobody holds a commit from the stamp `born` on.
+    /// What the page holds stands in the page `note`. Until the next commit is published who wants to read waits.
+    fn begin_change(&self, number: u64, note: u64, born: u64) -> Option<Alone> {
+        self.word(session::NOTE).store(note, Ordering::Relaxed);
+        let state = self.word(session::STATE);
+        state.store(number | CHANGING, Ordering::SeqCst);
+        // Looking for them begins with a fence.
+        let is_held = self.pins().any(|stamp| stamp >= born);
+        if is_held {
+            state.store(number, Ordering::SeqCst);
+        }
+        (!is_held).then_some(Alone(()))
+    }
+
+    /// Whether a page of the newest commit is being changed, or was by somebody who died.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.load(session::STATE) & CHANGING != 0
+    }
+
+    /// Waits until no page of the newest commit is being changed, and undoes it if who did so is dead.
+    #[cold]
+    pub(crate) fn await_change(&self) -> Result<()> {
+        let mut looks = 0;
+        while self.is_changing() {
+            looks += 1;
+            if looks % LOOKS == 0 {
+                // The lock is not waited for: who has it may wait for something that this one has. What is needed is the
+                // first step of any writer.
+                drop(Writer::try_begin(self)?);
+                std::thread::yield_now();
+            }
+            pause();
+        }
+        Ok(())
+    }
+
+    /// Undoes what somebody changed in a page of the newest commit who did not come to the next one; only who has the
+    /// writer's lock, or the store alone.
+    pub(crate) fn undo_change(&self) -> Result<()> {
+        if self.is_changing() { self.undo_noted() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn undo_noted(&self) -> Result<()> {
+        let bad =
+            || Error::corrupt(session::NOTE, "a page that says what to undo, and cannot be one");
+        let mut note = [0; PAGE];
+        let from = self.load(session::NOTE).checked_mul(PAGE_BYTES).ok_or_else(bad)?;
+        for (at, bytes) in (from..).step_by(8).zip(note.as_chunks_mut().0) {
+            *bytes = self.map_word(at).ok_or_else(bad)?.load(Ordering::Acquire).to_le_bytes();
+        }
+        let (leaf, parts) = Parts::read(&note).ok_or_else(bad)?;
+        if !self.is_leaf(leaf) {
+            return Err(bad());
+        }
+        for (at, bytes) in parts {
+            if !view::restore(&self.map, leaf * PAGE_BYTES + at as u64, bytes) {
+                return Err(bad());
+            }
+        }
+        let state = self.word(session::STATE);
+        state.store(state.load(Ordering::SeqCst) & !CHANGING, Ordering::SeqCst);
+        Ok(())
+    }
+
+    /// Whether a page is a leaf: a damaged note is not to be written over anything else.
+    fn is_leaf(&self, page: u64) -> bool {
+        let born = self.entry(page).map_or(0, |[birth, _]| birth.load(Ordering::Acquire));
+        let word = page.checked_mul(PAGE_BYTES).and_then(|at| self.map_word(at + 8));
+        let kind = word.map_or(0, |word| word.load(Ordering::Acquire) as u8);
+        (1..FIXED).contains(&born) && [Kind::Leaf as u8, Kind::Uniform as u8].contains(&kind)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::BTree;
+    use super::*;
+    use std::path::Path;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicBool;
+    use std::thread;
+
+    fn key(i: u64) -> Vec<u8> {
+        format!("key {i:06}").into_bytes()
+    }
+
+    /// A store of two levels with every other key, of which nothing is durable.
+    fn store(path: &Path) -> BTree {
+        let store = BTree::create(path).unwrap();
+        let mut transaction = store.write().unwrap();
+        // In an order that leaves room in the leaves.
+        for i in (0..4000).map(|i| i * 1237 % 4000) {
+            transaction.main().insert(&key(i * 2), &[i as u8; 20][..i as usize % 9 + 3]).unwrap();
+        }
+        transaction.commit().unwrap();
+        assert!(store.core().newest().main.depth > 1);
+        store
+    }
+
+    fn records(store: &BTree) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let record = |record: Result<(Vec<u8>, &[u8])>| {
+            let (key, value) = record.unwrap();
+            (key, value.to_vec())
+        };
+        store.read().unwrap().main().iter().map(record).collect()
+    }
+
+    /// Danger: a reader sees what was committed after his commit.
+    #[test]
+    fn only_what_nobody_reads_is_changed_where_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder.path().join("store"));
+        let root = || store.core().newest().main.root;
+        let before = root();
+        assert!(!store.insert(&key(7), b"new").unwrap());
+        assert!(store.insert(&key(8), b"of another length").unwrap());
+        assert!(store.remove(&key(12)).unwrap());
+        assert!(!store.remove(&key(13)).unwrap());
+        assert_eq!(root(), before, "pages were copied");
+        let (snapshot, seen) = (store.read().unwrap(), records(&store));
+        assert_eq!(seen.len(), 4000);
+        for i in 0..300 {
+            store.insert(&key(i * 37), &[i as u8; 9]).unwrap();
+            store.remove(&key(i * 2)).unwrap();
+        }
+        assert_ne!(root(), before);
+        let still = snapshot.main().iter().map(|record| record.map(|(k, v)| (k, v.to_vec())));
+        assert_eq!(still.collect::<Result<Vec<_>>>().unwrap(), seen);
+        drop(snapshot);
+        store.verify(|_, _| ()).unwrap();
+        // What is durable stays as it is, too.
+        store.sync().unwrap();
+        let before = root();
+        store.insert(&key(0), b"after the sync").unwrap();
+        assert_ne!(root(), before);
+        store.verify(|_, _| ()).unwrap();
+    }
+
+    /// Changes a record as one does who is killed before the commit.
+    fn die_within(store: &BTree, change: Change<'_>) {
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut writer = Writer::begin(store.core()).unwrap();
+                let (main, mut path) = (writer.base.main, Vec::new());
+                let place = writer.find(&main, change.key(), &mut path).unwrap();
+                let leaf = writer.leaf_at_end(&main, &path).unwrap();
+                let parts = undo::written_over(writer.page(leaf).unwrap(), place, change);
+                let note = writer.note_parts(leaf, &parts.unwrap().unwrap()).unwrap();
+                let born = birth(writer.page(leaf).unwrap());
+                let alone = writer.core.begin_change(writer.base.number, note, born).unwrap();
+                let bytes = writer.own.alone_mut(leaf, &alone).unwrap();
+                assert!(apply(bytes, place, change, &mut Vec::new()).unwrap());
+                // The kernel says of the lock that its owner died.
+                std::mem::forget(writer);
+            });
+        });
+        assert!(store.core().is_changing());
+    }
+
+    /// Danger: half of a change is there, or readers wait for somebody who is dead.
+    #[test]
+    fn what_a_dead_writer_changed_is_undone_by_whoever_comes() {
+        type Next = fn(&BTree, &Path);
+        let nexts: [Next; 5] = [
+            |store, _| drop(store.read().unwrap()),
+            |store, _| drop(store.write().unwrap()),
+            |store, _| store.sync().unwrap(),
+            // Nobody has the copy open.
+            |store, copy| {
+                std::fs::copy(store.path().unwrap(), copy).unwrap();
+                drop(store.read().unwrap());
+                let reader = BTree::options().read_only(true).open(copy).unwrap();
+                assert_eq!(records(&reader), records(store));
+                reader.verify(|_, _| ()).unwrap();
+            },
+            |store, copy| {
+                std::fs::copy(store.path().unwrap(), copy).unwrap();
+                drop(store.read().unwrap());
+                let other = BTree::open(copy).unwrap();
+                assert_eq!(records(&other), records(store));
+                other.insert(b"a key", b"a value").unwrap();
+                other.verify(|_, _| ()).unwrap();
+            },
+        ];
+        let changes = [
+            Change::Put(b"key 000051", b"of another length"),
+            Change::Put(b"key 000052", &[8; 8]),
+            Change::Remove(b"key 000054"),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder.path().join("store"));
+        for (n, change) in changes.into_iter().enumerate() {
+            for (m, next) in nexts.iter().enumerate() {
+                // One of which the disk has nothing yet.
+                store.insert(&key(1_000_000), &[m as u8; 3]).unwrap();
+                store.insert(change.key(), &[m as u8; 8]).unwrap();
+                let before = records(&store);
+                die_within(&store, change);
+                next(&store, &folder.path().join(format!("copy {n} {m}")));
+                assert!(!store.core().is_changing());
+                assert_eq!(records(&store), before, "{n} {m}");
+                store.verify(|_, _| ()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_note_that_leads_elsewhere_is_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        for note in [0, 1, 3, u64::MAX, 1 << 40] {
+            let path = folder.path().join(note.to_string());
+            let store = store(&path);
+            die_within(&store, Change::Put(b"key 000051", b"x"));
+            store.core().word(session::NOTE).store(note, Ordering::SeqCst);
+            assert!(store.read().unwrap_err().is_bad_file());
+            assert!(store.insert(b"key", b"value").unwrap_err().is_bad_file());
+        }
+    }
+
+    /// Danger: a snapshot that changes, or that shows a later change without an earlier one.
+    #[test]
+    fn readers_beside_single_changes_see_one_commit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let writer = store(&path);
+        let is_done = Arc::new(AtomicBool::new(false));
+        let names = [key(5000), key(5002), key(5004)];
+        names.iter().for_each(|name| _ = writer.insert(name, &0u64.to_le_bytes()).unwrap());
+        let seen: u64 = thread::scope(|scope| {
+            let readers: Vec<_> = (0..2)
+                .map(|_| {
+                    let (is_done, names, path) = (is_done.clone(), &names, &path);
+                    scope.spawn(move || {
+                        let (store, mut seen) = (BTree::open(path).unwrap(), 0);
+                        while !is_done.load(Ordering::Relaxed) {
+                            let snapshot = store.read().unwrap();
+                            let look = || {
+                                names.each_ref().map(|name| {
+                                    let value = snapshot.main().get(name).unwrap().unwrap();
+                                    u64::from_le_bytes(value.try_into().unwrap())
+                                })
+                            };
+                            let now = look();
+                            assert!(now[0] >= now[1] && now[1] >= now[2] && now[2] + 1 >= now[0]);
+                            (0..10).for_each(|_| assert_eq!(look(), now));
+                            seen += 1;
+                        }
+                        seen
+                    })
+                })
+                .collect();
+            for i in 1..20_000u64 {
+                names.iter().for_each(|name| _ = writer.insert(name, &i.to_le_bytes()).unwrap());
+                // Others move in the leaf meanwhile.
+                writer.insert(&key(5001 - i % 9 * 2), b"n").unwrap();
+                writer.remove(&key(5001 - i % 9 * 2)).unwrap();
+            }
+            is_done.store(true, Ordering::Relaxed);
+            readers.into_iter().map(|reader| reader.join().unwrap()).sum()
+        });
+        assert!(seen > 100, "{seen}");
+        writer.verify(|_, _| ()).unwrap();
+    }
+}
