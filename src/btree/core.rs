@@ -621,7 +621,7 @@ fn is_unborn(file: &File, len: u64) -> Result<bool> {
 /// Writes a file with an empty tree.
 fn create_file(file: &File) -> Result<()> {
     let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
-    let header = Header { store: random_id()?, tagged: Tagged(true) };
+    let header = Header { store: random_id()?, tagged: Tagged(true), in_place: true };
     let commit = Commit { stamp: FIRST_STAMP, end: FIRST_PAGES, number: 1, ..Commit::default() };
     let made = (|| {
         let mut bytes = vec![0; (FIRST_PAGES * PAGE_BYTES) as usize];

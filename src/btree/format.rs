@@ -18,6 +18,8 @@ pub(crate) const ENGINE: u32 = 3;
 pub(crate) const VERSION: u32 = 1;
 /// A feature that a reader must understand: leaves may have tags.
 pub(crate) const TAGS: u32 = 1;
+/// Another: leaves of the newest commit may be changed where they are.
+pub(crate) const IN_PLACE: u32 = 2;
 /// Bytes of the header at the beginning of page 0.
 pub(crate) const HEADER_BYTES: usize = 64;
 
@@ -154,6 +156,9 @@ pub(crate) struct Header {
     /// Whether leaves with a heap that are written have tags. Stores that were made before there were
     /// any have none, so that programs of that time read them.
     pub tagged: Tagged,
+    /// Whether leaves are changed where they are. In stores that were made before that was done they are not, as programs of
+    /// that time would read them meanwhile.
+    pub in_place: bool,
 }
 
 impl Header {
@@ -164,7 +169,8 @@ impl Header {
         bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
         // 16..24: features that may be ignored, and that writers must know.
         bytes[24..28].copy_from_slice(&(PAGE as u32).to_le_bytes());
-        let features = if self.tagged.0 { TAGS } else { 0 };
+        let bit = |is_set, bit| if is_set { bit } else { 0 };
+        let features = bit(self.tagged.0, TAGS) | bit(self.in_place, IN_PLACE);
         bytes[28..32].copy_from_slice(&features.to_le_bytes());
         bytes[32..48].copy_from_slice(&self.store.to_le_bytes());
         let sum = xxh3_64_with_seed(&bytes[..56], 0);
@@ -190,7 +196,7 @@ impl Header {
             return Err(Error::corrupt(0, "the header's checksum does not fit"));
         }
         let features = [number(20), number(28)];
-        let is_known = features[0] == 0 && features[1] & !TAGS == 0;
+        let is_known = features[0] == 0 && features[1] & !(TAGS | IN_PLACE) == 0;
         if number(12) != VERSION || !is_known || number(24) != PAGE as u32 {
             let what = format!(
                 "a btree store of version {} with pages of {} bytes and features {features:x?}: this \
@@ -201,7 +207,8 @@ impl Header {
             return Err(Error::new(ErrorKind::Unsupported(what)));
         }
         let store = array(bytes, 32).map_or(0, u128::from_le_bytes);
-        Ok(Header { store, tagged: Tagged(number(28) & TAGS != 0) })
+        let has = |bit| number(28) & bit != 0;
+        Ok(Header { store, tagged: Tagged(has(TAGS)), in_place: has(IN_PLACE) })
     }
 }
 

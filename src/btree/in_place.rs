@@ -58,7 +58,8 @@ impl Writer<'_> {
         path: &mut Vec<Step>,
     ) -> Result<(bool, bool)> {
         // Where the newest commit is held already there is no need to look at the leaf.
-        let can_be = main.depth > 0
+        let can_be = self.core.header.in_place
+            && main.depth > 0
             && self.scratch.space.is_of_newest_alone(self.base.stamp)
             && !pins::are_few_left(self.core);
         if !can_be {

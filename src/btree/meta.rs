@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_is_written_is_what_is_read() {
-        let header = Header { store: 77, tagged: Tagged(true) };
+        let header = Header { store: 77, tagged: Tagged(true), in_place: true };
         let commit = Commit { number: 3, stamp: 9, end: 1000, ..Commit::default() };
         let journal = Journal { page: 5, pages: 128, salt: u64::MAX - 5 };
         for meta in [
