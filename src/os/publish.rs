@@ -13,15 +13,15 @@
 use super::access::Rights;
 use super::aside::{head_of, make_way};
 use super::lock::{Want, is_locked, lock_range};
-use super::opening::BUILDING;
+use super::opening::{BUILDING, OPEN, READING};
 use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
 use super::process::is_alive;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -33,6 +33,8 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 
 /// The mode of a file that only its owner may read.
 const OWN: u32 = 0o600;
+/// The highest number that the kernel gives a process: dates are above it.
+const MAX_PID: u32 = 1 << 22;
 
 /// A file being written that will replace `target`; dropped unpublished, it leaves nothing.
 #[derive(Debug)]
@@ -344,7 +346,8 @@ fn create_beside(target: &Path) -> Result<(File, Option<PathBuf>)> {
     match options.clone().custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC).open(folder) {
         // Without a way to give it a name it is of no use.
         Ok(file) if std::fs::exists(proc_path(&file)).unwrap_or(false) => {
-            say_built(&file);
+            // Nobody else can have one locked that has no name.
+            let _ = say_built(&file);
             return Ok((file, None));
         }
         Ok(_) => {}
@@ -369,26 +372,32 @@ fn named_beside(target: &Path) -> Result<(File, PathBuf)> {
         let made = with_new_name(target, |path| options.open(path));
         let made =
             made.map_err(|e| Error::io("create a file in the folder", e).at(folder_of(target)))?;
-        say_built(&made.0);
-        // Somebody in another container, where its number is nobody's, may have removed it before.
-        if made.1.symlink_metadata().is_ok() {
+        // Somebody in another container, where its number is nobody's, may have removed it before, or be about to.
+        if say_built(&made.0) && is_at(&made.0, &made.1) {
             return Ok(made);
         }
     }
 }
 
-/// Tells others that the file is being built: their numbers of processes may be other ones, as in a container.
-fn say_built(file: &File) {
+/// Tells others that the file is being built, whose numbers of processes may be other ones, as in a container; whether nobody
+/// was about to remove it.
+fn say_built(file: &File) -> bool {
     // On a file system without locks nobody removes what he cannot ask for them.
-    let _ = lock_range(file, BUILDING, Want::Exclusive, false);
+    lock_range(file, BUILDING, Want::Exclusive, false).unwrap_or(true)
+}
+
+/// Whether a path names this very file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |facts: io::Result<Metadata>| facts.map(|facts| (facts.dev(), facts.ino())).ok();
+    let found = id(path.symlink_metadata());
+    found.is_some() && found == id(file.metadata())
 }
 
 /// Removes what builders of `target` left who were killed, and nothing that anybody builds still, or that is of others.
 fn remove_left(target: &Path, further: Option<Further>) {
     let Ok(entries) = std::fs::read_dir(folder_of(target)) else { return };
-    let is_left = |name: &[u8], target: &Path| {
-        parts(name, target).is_some_and(|(pid, serial)| is_over(pid, serial))
-    };
+    let is_left =
+        |name: &[u8], target: &Path| parts(name, target).is_some_and(|(pid, _)| is_over(pid));
     for entry in entries.flatten() {
         let name = entry.file_name();
         if is_left(name.as_bytes(), target) {
@@ -445,7 +454,12 @@ fn remove_if_left(path: &Path, further: Option<Further>) -> Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
     let file = options.open(path).map_err(|e| Error::io("open", e).at(path))?;
-    if !lock_range(&file, BUILDING, Want::Exclusive, false)? {
+    // Nor a store of somebody who names his copies so, and has it open; nor what has that name meanwhile.
+    if !lock_range(&file, BUILDING, Want::Exclusive, false)?
+        || is_locked(&file, OPEN)?
+        || is_locked(&file, READING)?
+        || !is_at(&file, path)
+    {
         return Ok(());
     }
     if let Some(further) = further {
@@ -461,16 +475,13 @@ fn remove_if_left(path: &Path, further: Option<Further>) -> Result<()> {
 fn parts(name: &[u8], target: &Path) -> Option<(u32, u64)> {
     let rest = name.strip_prefix(b".")?.strip_prefix(name_in(target))?.strip_prefix(b".")?;
     let (pid, serial) = std::str::from_utf8(rest).ok()?.strip_suffix(".tmp")?.split_once('.')?;
-    Some((pid.parse().ok()?, serial.parse().ok()?))
+    let pid = pid.parse().ok().filter(|pid| (1..=MAX_PID).contains(pid))?;
+    Some((pid, serial.parse().ok()?))
 }
 
-/// Whether no process builds a file under these numbers, as far as they tell: that of this one may have been
-/// another's before.
-fn is_over(pid: u32, serial: u64) -> bool {
-    if pid == std::process::id() {
-        return serial >= NAMES.load(Ordering::Relaxed);
-    }
-    !is_alive(pid, 0)
+/// Whether no other process has this number. One may have had that of this one before: what this one builds is locked.
+fn is_over(pid: u32) -> bool {
+    pid == std::process::id() || !is_alive(pid, 0)
 }
 
 /// Gives the unnamed `file` a temporary name beside `target`.
@@ -536,25 +547,29 @@ mod tests {
             (file.unwrap(), path)
         };
         let (own, later) = (std::process::id(), u64::from(u32::MAX));
-        let left = [make(u32::MAX, 0), make(own, later)];
+        // Those of this process are locked as long as it builds them.
+        let left = [make(MAX_PID, 0), make(own, later), make(own, 0)];
         // Of that day at that time, and not ours.
         let notes = folder.path().join(".store.20240101.120000.tmp");
         std::fs::write(&notes, "mine").unwrap();
         // Of stores that have their places, and of one whose index was being put in its place.
         let alone = [
-            folder.path().join(format!(".store.{}.7.tmp-index", u32::MAX)),
-            folder.path().join(format!("..store.{0}.8.tmp-index.{0}.9.tmp", u32::MAX)),
+            folder.path().join(format!(".store.{MAX_PID}.7.tmp-index")),
+            folder.path().join(format!("..store.{MAX_PID}.8.tmp-index.{MAX_PID}.9.tmp")),
         ];
         alone.iter().for_each(|path| std::fs::write(path, "").unwrap());
         let of_another = folder.path().join("..store.20240101.8.tmp-index.mine.tmp");
         std::fs::write(&of_another, "").unwrap();
-        let built = [make(u32::MAX, 1), make(own, later + 1)];
-        built.iter().for_each(|(file, _)| say_built(file));
+        let built = [make(MAX_PID, 1), make(own, later + 1)];
+        assert!(built.iter().all(|(file, _)| say_built(file)));
+        // A store of somebody who names his copies so, and has it open; and of a day.
+        let open = [make(MAX_PID, 2), make(20_261_127, 3)];
+        lock_range(&open[0].0, OPEN, Want::Shared, false).unwrap();
         // Those of a process that lives, and of this one.
         let (other, mine) = (make(1, 0), Named::create(&target, Some(INDEX)).unwrap());
         let is_there = |path: &Path| path.exists() && with(path, "-index").exists();
         assert!(left.iter().all(|(_, path)| !path.exists() && !with(path, "-index").exists()));
-        assert!(built.iter().all(|(_, path)| is_there(path)) && is_there(&other.1));
+        assert!(built.iter().chain(&open).all(|(_, path)| is_there(path)) && is_there(&other.1));
         assert!(of_another.exists() && !alone.iter().any(|path| path.exists()));
         drop(Named::create(&target, None).unwrap());
         assert!(mine.path().exists());
