@@ -508,3 +508,51 @@ fn changes_do_not_count_down_when_the_machine_starts_anew() {
         std::fs::remove_file(index_of(&copy)).unwrap();
     }
 }
+
+/// What a reader holds when the index is made from the log was never used again, whatever came later.
+#[test]
+fn what_was_held_when_the_index_was_lost_is_used_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let put = |store: &Hash, i: u64, byte| must(store.insert(&i.to_le_bytes(), &[byte; 1000]));
+    (0..20_000).for_each(|i| _ = put(&store, i, 7));
+    let held = store.get(&0u64.to_le_bytes()).unwrap();
+    (0..19_000u64).for_each(|i| assert!(store.remove(&i.to_le_bytes()).unwrap()));
+    std::fs::remove_file(index_of(&path)).unwrap();
+    let other = Hash::open(&path).unwrap();
+    must(other.insert(b"key", b"value"));
+    drop(held);
+    for round in 0..20 {
+        (19_000..20_000).for_each(|i| _ = put(&other, i, round));
+    }
+    while other.compact(1 << 20).unwrap() {}
+    other.verify(|_, _| ()).unwrap();
+    let stats = other.stats().unwrap();
+    assert!(stats.file_bytes < 2 * stats.live_bytes + (4 << 20), "{stats:?}");
+}
+
+/// The rest of a segment that the log left, and that the file ended within, counted as dead.
+#[test]
+fn what_a_file_has_adds_up_to_its_length() {
+    let check = |store: &Hash| {
+        let s = store.stats().unwrap();
+        let sum = s.header_bytes + s.live_bytes + s.dead_bytes + s.retired_bytes + s.free_bytes;
+        assert_eq!(sum, s.file_bytes, "{s:?}");
+    };
+    for (len, keys) in [(100_000, 276), (100_000, 100), (5000, 300), (1000, 150), (1000, 380)] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        (0..keys).for_each(|i: u64| _ = must(store.insert(&i.to_le_bytes(), &vec![1; len])));
+        (0..keys / 2).for_each(|i: u64| _ = must(store.remove(&i.to_le_bytes())));
+        // There is no room for it in the segment.
+        must(store.insert(b"longer", &vec![1; len * 3]));
+        check(&store);
+        std::fs::remove_file(index_of(&path)).unwrap();
+        check(&Hash::open(&path).unwrap());
+        while store.compact(1 << 14).unwrap() {
+            check(&store);
+        }
+    }
+}

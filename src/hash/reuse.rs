@@ -324,20 +324,35 @@ impl Writer<'_> {
     }
 
     fn lowest_free_unit(&self, bytes: u64) -> Result<Option<u64>> {
-        let units = self.index.load(words::UNITS);
-        let mut lowest = None;
-        for unit in self.index.load(words::FREE_UNIT)..units {
-            if !self.is_free(unit)? {
-                continue;
-            }
-            if unit_place(unit).1 >= bytes {
-                self.index.store(words::FREE_UNIT, lowest.unwrap_or(unit + 1));
-                return Ok(Some(unit));
-            }
-            lowest = lowest.or(Some(unit));
+        let (found, is_any_held) = self.lowest_that_is_free(bytes)?;
+        if found.is_none() && is_any_held {
+            // Nobody else looks: after the index was made anew nothing is emptied.
+            pins::clear_dead(&self.core.data);
+            return Ok(self.lowest_that_is_free(bytes)?.0);
         }
-        self.index.store(words::FREE_UNIT, lowest.unwrap_or(units));
-        Ok(None)
+        Ok(found)
+    }
+
+    /// The same; and whether there are units that only a reader keeps from being free.
+    fn lowest_that_is_free(&self, bytes: u64) -> Result<(Option<u64>, bool)> {
+        let units = self.index.load(words::UNITS);
+        let (mut found, mut lowest, mut is_any_held) = (None, None, false);
+        for unit in self.index.load(words::FREE_UNIT)..units {
+            let is_free = self.is_free(unit)?;
+            let is_held = !is_free && self.segment(unit)?.sequence() == 0;
+            is_any_held |= is_held;
+            if is_free && unit_place(unit).1 >= bytes {
+                found = Some(unit);
+                break;
+            }
+            if is_free || is_held {
+                // Who held it will not say so when it is free.
+                lowest = lowest.or(Some(unit));
+            }
+        }
+        let next = found.map_or(units, |unit| unit + 1);
+        self.index.store(words::FREE_UNIT, lowest.unwrap_or(next));
+        Ok((found, is_any_held))
     }
 
     /// Counts anew what is emptied and cannot be used yet.
