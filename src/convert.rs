@@ -33,12 +33,13 @@ impl Freeze for Hash {
         is_same(self.core().data.file(), path.metadata())
     }
 
-    /// Writers wait meanwhile, readers do not. Where the store is opened for reading only nobody
+    /// Every record is checked before. Writers wait meanwhile, readers do not. Where the store is opened for reading only nobody
     /// waits, and what is written meanwhile may be among the records or not.
     fn scan_moment<F>(&self, f: F) -> Result<()>
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
+        self.verify_records(|_, _| {})?;
         let _writers_wait = match self.transaction() {
             Ok(transaction) => Some(transaction),
             // It is open for reading only, or this thread keeps the others out already.
@@ -55,12 +56,14 @@ impl Freeze for BTree {
         is_same(self.core().map.file(), path.metadata())
     }
 
-    /// Nobody waits.
+    /// Nobody waits. What is read is compared with its checksum.
     fn scan_moment<F>(&self, f: F) -> Result<()>
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        self.scan(f)
+        let mut snapshot = self.read()?;
+        snapshot.check_reads()?;
+        snapshot.main().scan(f)
     }
 }
 

@@ -8,7 +8,7 @@ use super::core::Core;
 use super::format::Tree;
 use super::handle::BTree;
 use super::snapshot::Snapshot;
-use super::source::OfStore;
+use super::source::{OfStore, Source};
 use super::sync::How;
 use super::table::Table;
 use super::trim::Trim;
@@ -86,8 +86,10 @@ impl<'p> NewCopy<'p> {
         let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
         let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
+        // Lest what damage made of it gets a checksum that fits.
+        let source = snapshot.source().checked().of(snapshot.source())?;
         // What comes of reading has the store's name by then.
-        copy_all(snapshot, &core, &mut |done| progress(done.min(half), 2 * half))
+        copy_all(snapshot, &source, &core, &mut |done| progress(done.min(half), 2 * half))
             .map_err(|e| e.at(path))?;
         Ok(NewCopy { path, staged, core, half })
     }
@@ -110,14 +112,19 @@ impl<'p> NewCopy<'p> {
 }
 
 /// Copies all tables of a snapshot to an empty store. `progress` is called with bytes done.
-fn copy_all(from: &Snapshot<'_>, to: &Core, progress: &mut dyn FnMut(u64)) -> Result<()> {
+fn copy_all(
+    from: &Snapshot<'_>,
+    source: &Source<'_>,
+    to: &Core,
+    progress: &mut dyn FnMut(u64),
+) -> Result<()> {
     let mut writer = Writer::begin(to)?;
-    let mut copy = Copy { from, writer: &mut writer, done: 0, progress };
+    let mut copy = Copy { source, writer: &mut writer, done: 0, progress };
     let main = copy.tree(from.commit().main)?;
     let mut tables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
-    Table::new(from.source(), from.commit().catalog, "").scan(|name, record| {
+    Table::new(source, from.commit().catalog, "").scan(|name, record| {
         let decoded = kind::decode(&String::from_utf8_lossy(name), record);
-        let (tree, key_name) = decoded.of(from.source())?;
+        let (tree, key_name) = decoded.of(source)?;
         let tree = copy.tree(tree)?;
         tables.push((name.to_vec(), [&tree.encode()[..], key_name.as_bytes()].concat()));
         Ok(())
@@ -128,7 +135,7 @@ fn copy_all(from: &Snapshot<'_>, to: &Core, progress: &mut dyn FnMut(u64)) -> Re
 }
 
 struct Copy<'a, 'w, 'c> {
-    from: &'a Snapshot<'a>,
+    source: &'a Source<'a>,
     writer: &'w mut Writer<'c>,
     done: u64,
     progress: &'a mut dyn FnMut(u64),
@@ -138,7 +145,7 @@ impl Copy<'_, '_, '_> {
     /// Copies a tree; the kind of table that it is stays.
     fn tree(&mut self, tree: Tree) -> Result<Tree> {
         let mut copy = Tree { root: 0, depth: 0, count: 0, ..tree };
-        let Copy { from, writer, done, progress } = self;
+        let Copy { source, writer, done, progress } = self;
         let mut note = |bytes: usize| {
             let before = *done;
             *done += bytes as u64;
@@ -147,21 +154,21 @@ impl Copy<'_, '_, '_> {
             }
         };
         // What is in the store is within the limits.
-        let count = if from.source().has_lease() {
-            let records = scan::Parts::new(from.source(), tree);
-            let records = records.map(|record| record.of(from.source())).inspect(|record| {
+        let count = if source.has_lease() {
+            let records = scan::Parts::new(source, tree);
+            let records = records.map(|record| record.of(*source)).inspect(|record| {
                 record.iter().for_each(|(key, value)| note(key.len() + value.len()));
             });
             bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
         } else {
-            let records = Table::new(from.source(), tree, "").iter().inspect(|record| {
+            let records = Table::new(source, tree, "").iter().inspect(|record| {
                 record.iter().for_each(|(key, value)| note(key.len() + value.len()));
             });
             bulk::load(writer, &mut copy, records, |_, _| Ok(()))?
         };
         if count != tree.count {
             let what = format!("a tree of {count} records, not {}", tree.count);
-            return Err(Error::corrupt(0, what)).of(from.source());
+            return Err(Error::corrupt(0, what)).of(*source);
         }
         Ok(copy)
     }

@@ -91,6 +91,20 @@ impl<'s> Snapshot<'s> {
         }
     }
 
+    /// Compares every page that is read from now on with its checksum, if it has one: damage is an error then, and never a wrong
+    /// answer. For whoever reads all of it to make something new; [`OpenOptions::check_reads`] is the same for all that is
+    /// read.
+    ///
+    /// # Errors
+    /// The table of pages is damaged; or this thread has a transaction, and nobody has written since a power failure.
+    ///
+    /// [`OpenOptions::check_reads`]: super::OpenOptions::check_reads
+    pub fn check_reads(&mut self) -> Result<()> {
+        self.source.core().ensure_swept().of(&self.source)?;
+        self.source.check();
+        Ok(())
+    }
+
     /// Notes since when it is held, for those who look at who holds what.
     pub(crate) fn note_time(&self) {
         pins::note_time(&self._pin);

@@ -25,7 +25,9 @@ const PART_BYTES: u64 = 1 << 20;
 pub(crate) struct Source<'c> {
     map: &'c SharedMap,
     core: &'c Core,
-    /// Whether pages are compared with their checksums, or there is a lease.
+    /// Whether what is read is compared with its checksum.
+    checks: bool,
+    /// Whether it is, or there is a lease.
     is_careful: bool,
     /// What was copied under a lease.
     lease: Option<Box<Leased<'c>>>,
@@ -37,7 +39,13 @@ impl Holds for Source<'_> {}
 
 impl<'c> Source<'c> {
     pub(crate) fn new(core: &'c Core, end: u64) -> Source<'c> {
-        Source { map: &core.map, core, is_careful: core.checks_reads(), lease: None, end }
+        let checks = core.checks_reads();
+        Source { map: &core.map, core, checks, is_careful: checks, lease: None, end }
+    }
+
+    /// Compares what is read from now on with its checksum. The table of pages must say the right ones.
+    pub(crate) fn check(&mut self) {
+        (self.checks, self.is_careful) = (true, true);
     }
 
     /// The pages of a commit that is held as long as nobody takes the pin away.
@@ -49,7 +57,18 @@ impl<'c> Source<'c> {
     /// The same pages with no copies yet, for those who read much in turn; `None` if there are none.
     pub(crate) fn afresh(&self) -> Option<Source<'c>> {
         let lease = self.lease.as_ref()?;
-        Some(Source::leased(self.core, self.end, *lease.claim()))
+        Some(Source { checks: self.checks, ..Source::leased(self.core, self.end, *lease.claim()) })
+    }
+
+    /// The same pages, and what is read of them is compared with its checksum.
+    pub(crate) fn checked(&self) -> Result<Source<'c>> {
+        self.core.ensure_swept()?;
+        let mut source = match &self.lease {
+            Some(lease) => Source::leased(self.core, self.end, *lease.claim()),
+            None => Source::new(self.core, self.end),
+        };
+        source.check();
+        Ok(source)
     }
 
     /// Whether what is read is copied, under a lease.
@@ -75,7 +94,7 @@ impl<'c> Source<'c> {
     /// The same without checksums: where the table of pages may not say the right ones, or the pages
     /// are compared in another way.
     pub(crate) fn unchecked(core: &'c Core, end: u64) -> Source<'c> {
-        Source { is_careful: false, ..Source::new(core, end) }
+        Source { checks: false, is_careful: false, ..Source::new(core, end) }
     }
 
     #[inline(always)]
@@ -93,7 +112,7 @@ impl<'c> Source<'c> {
             return self.core.check_page(number, bytes).map(|()| bytes);
         };
         let check = |bytes: &[u8]| match bytes.first_chunk::<PAGE>() {
-            Some(bytes) if self.core.checks_reads() => lease.check_page(number, bytes),
+            Some(bytes) if self.checks => lease.check_page(number, bytes),
             _ => Ok(()),
         };
         let bytes = lease.bytes(number.saturating_mul(PAGE_BYTES), PAGE, check)?;
@@ -155,7 +174,7 @@ impl Elsewhere for Source<'_> {
             return Err(OUTSIDE);
         }
         if let Some(lease) = &self.lease {
-            let is_right = |bytes: &[u8]| !self.core.checks_reads() || far_sum(bytes) == far.sum;
+            let is_right = |bytes: &[u8]| !self.checks || far_sum(bytes) == far.sum;
             let check = |bytes: &[u8]| match is_right(bytes) {
                 true => Ok(()),
                 false => Err(Error::corrupt(far.at, BAD_FAR_SUM)),
@@ -170,7 +189,7 @@ impl Elsewhere for Source<'_> {
                 view::far(self.map, self, far).ok_or(OUTSIDE)?
             }
         };
-        if self.is_careful && far_sum(bytes) != far.sum {
+        if self.checks && far_sum(bytes) != far.sum {
             return Err(BAD_FAR_SUM);
         }
         Ok(bytes)

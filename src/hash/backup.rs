@@ -12,6 +12,8 @@ use super::reader::{Unpinned, too_busy};
 use super::record::{Kind, key_sum};
 use super::removal::Removal;
 use super::scan::Found;
+use super::verify::LogNow;
+use super::view::Holds;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::holes::fill_holes;
@@ -30,10 +32,10 @@ const PIECE: u64 = 1 << 20;
 impl Hash {
     /// Copies the store, as it is at this moment, to a new file at `path`, while others read and
     /// write; durable when the call returns. Space that is emptied meanwhile is not reused before
-    /// the copy is done. `progress` is called with bytes done and bytes to do.
+    /// the copy is done. Every record is checked before. `progress` is called with bytes done and bytes to do.
     ///
     /// # Errors
-    /// What is at `path` is a store that somebody has open to write, be it this one; all 64 readers hold values; or the file
+    /// The store is damaged; what is at `path` is a store that somebody has open to write, be it this one; all 64 readers hold values; or the file
     /// cannot be written: what was at `path` is untouched.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let path = path.as_ref();
@@ -59,23 +61,44 @@ impl Hash {
 }
 
 impl Core {
-    /// Copies the log, up to where it ends now, to the same places of another file.
+    /// Checks the log, and copies it, up to where it ends now, to the same places of another file.
     fn copy_log(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        let half =
+            |n: u64, done, total: u64| (n.saturating_mul(total) + done, total.saturating_mul(2));
+        self.with_log(|held, log| {
+            // Before it is copied: of a damaged store there is to be no copy that looks whole.
+            self.check_log(&held, log, &mut |done, total| {
+                let (done, total) = half(0, done, total);
+                progress(done, total);
+            })?;
+            self.copy_segments(log, to, &mut |done, total| {
+                let (done, total) = half(1, done, total);
+                progress(done, total);
+            })
+        })
+    }
+
+    /// Does something with the log as it is now, while no segment of it is written over.
+    pub(super) fn with_log(&self, f: impl FnOnce(&dyn Holds, &LogNow) -> Result<()>) -> Result<()> {
         if self.data.is_writable() {
-            // As long as it is held no segment is written over.
             let pin = pin(&self.data)?;
             note_time(&pin);
-            return self.copy_segments(to, progress);
+            return f(&pin, &self.log_now()?);
         }
         let (_held, index) = self.index()?;
         let seen = self.seen_with(index);
-        let done = self.copy_segments(to, progress);
+        let done = self.log_now().and_then(|log| f(&Unpinned, &log));
         fence(Ordering::Acquire);
         if self.seen_with(index) == seen { done } else { Err(too_busy()) }
     }
 
-    fn copy_segments(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
-        let (segments, end) = self.log_now()?;
+    fn copy_segments(
+        &self,
+        (segments, end): &LogNow,
+        to: &File,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<()> {
+        let end = *end;
         let write =
             |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
         // Another store, whose index is not taken for this one's; the seed is that of the sums.
@@ -98,7 +121,7 @@ impl Core {
         let total = bytes.fold(0, u64::saturating_add);
         let mut done = HEADER_BYTES as u64;
         let mut buffer = vec![0; PIECE as usize];
-        for segment in &segments {
+        for segment in segments {
             // A segment may end beyond the file: its space comes step by step.
             let end = ends(segment).min(self.data.refresh_len()?);
             let mut at = unit_place(segment.unit).0;
@@ -121,9 +144,10 @@ impl Core {
     }
 
     /// The segments of the log in their order, and where it ends, at one moment.
-    fn log_now(&self) -> Result<(Vec<Found>, u64)> {
+    fn log_now(&self) -> Result<LogNow> {
         let (writer, held);
-        let index = if self.data.is_writable() {
+        // Who has the lock in this thread keeps the others from writing already.
+        let index = if self.data.is_writable() && !self.writer_lock().is_own() {
             writer = self.writer()?;
             writer.index
         } else {
@@ -147,7 +171,7 @@ impl Core {
 }
 
 /// Segments, and the place in the last of them where the log ends.
-fn log_of(segments: Vec<Found>, end: u64) -> Result<(Vec<Found>, u64)> {
+fn log_of(segments: Vec<Found>, end: u64) -> Result<LogNow> {
     let is_fit = segments.last().is_some_and(|last| (last.first()..=last.end()).contains(&end));
     let what = "the end of the log is not in its last segment";
     is_fit.then_some((segments, end)).ok_or_else(|| damaged(words::TAIL, what))

@@ -16,6 +16,8 @@ use crate::os::shared::SharedMap;
 /// the writer's lock.
 pub(crate) trait Holds {}
 
+impl Holds for &dyn Holds {}
+
 /// Drops the indexes of this process that others have replaced and nobody looks at any more: their files
 /// would be open, and mapped, as long as the store is. `writer` has the writers' lock; without one the
 /// store was opened for reading only.

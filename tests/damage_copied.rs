@@ -1,0 +1,129 @@
+//! Danger: what damage made of a record gets a checksum that fits, in a copy that is called good.
+
+mod common;
+
+use credenza::btree::BTree;
+use credenza::hash::Hash;
+use credenza::{Error, Result};
+use std::path::Path;
+
+const RECORDS: u64 = 400;
+
+fn value(i: u64) -> Vec<u8> {
+    format!("the value of number {i}, which is there once").into_bytes()
+}
+
+/// Changes one bit of the value of a record.
+fn damage(path: &Path, of: u64) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let value = value(of);
+    let at = bytes.windows(value.len()).position(|window| *window == value[..]).unwrap();
+    bytes[at + 5] ^= 4;
+    std::fs::write(path, bytes).unwrap();
+}
+
+/// Each must be refused as damage, leave nothing, and leave what was at the target.
+fn all_are_refused(folder: &Path, copies: &[(&str, &dyn Fn(&Path) -> Result<()>)]) {
+    for (name, copy) in copies {
+        let target = folder.join("target");
+        std::fs::write(&target, "").unwrap();
+        let before = std::fs::read_dir(folder).unwrap().count();
+        let error: Error = copy(&target).expect_err(name);
+        assert!(error.is_bad_file(), "{name}: {error}");
+        assert!(!error.to_string().contains("target"), "{name}: {error}");
+        assert_eq!(std::fs::read(&target).unwrap(), b"", "{name}");
+        assert_eq!(std::fs::read_dir(folder).unwrap().count(), before, "{name}");
+    }
+}
+
+#[test]
+fn no_copy_of_a_damaged_btree_looks_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for of in [0, 77, RECORDS - 1] {
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        for i in 0..RECORDS {
+            store.insert(&i.to_le_bytes(), &value(i)).unwrap();
+        }
+        drop(store);
+        damage(&path, of);
+        let store = BTree::open(&path).unwrap();
+        all_are_refused(
+            folder.path(),
+            &[
+                ("backup", &|target| store.backup(target, |_, _| {})),
+                ("backup of a snapshot", &|target| {
+                    store.read_for(std::time::Duration::MAX)?.backup(target, |_, _| {})
+                }),
+                ("freeze", &|target| credenza::freeze(&store, target, |_, _| {}).map(drop)),
+                ("scan", &|_| {
+                    let mut snapshot = store.read()?;
+                    snapshot.check_reads()?;
+                    snapshot.main().scan(|_, _| Ok(()))
+                }),
+            ],
+        );
+        assert!(store.verify(|_, _| {}).is_err());
+        drop(store);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn no_copy_of_a_damaged_hash_store_looks_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    for of in [0, 77, RECORDS - 1] {
+        let path = folder.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        for i in 0..RECORDS {
+            store.insert(&i.to_le_bytes(), &value(i)).unwrap();
+        }
+        drop(store);
+        damage(&path, of);
+        for is_read_only in [false, true] {
+            let store = Hash::options().read_only(is_read_only).open(&path).unwrap();
+            all_are_refused(
+                folder.path(),
+                &[
+                    ("backup", &|target| store.backup(target, |_, _| {})),
+                    ("freeze", &|target| credenza::freeze(&store, target, |_, _| {}).map(drop)),
+                    ("records", &|_| store.verify_records(|_, _| {})),
+                ],
+            );
+        }
+        std::fs::remove_file(common::hash::index_of(&path)).unwrap();
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+/// Who writes beside it is no damage.
+#[test]
+fn records_are_checked_beside_who_writes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..20_000u64).for_each(|i| _ = store.insert(&i.to_le_bytes(), &value(i)).unwrap());
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let other = Hash::open(&path).unwrap();
+            for i in 0..100_000u64 {
+                other.insert(&(i % 30_000).to_le_bytes(), &value(i)).unwrap();
+                if i % 3 == 0 {
+                    other.remove(&(i * 7 % 30_000).to_le_bytes()).unwrap();
+                }
+            }
+        });
+        let mut checked = 0;
+        while !writer.is_finished() {
+            let mut last = (0, 1);
+            store.verify_records(|done, total| last = (done, total)).unwrap();
+            assert!(last.0 <= last.1);
+            checked += 1;
+        }
+        assert!(checked > 3, "{checked}");
+    });
+    // Within a transaction of this thread, too.
+    let transaction = store.transaction().unwrap();
+    store.verify_records(|_, _| {}).unwrap();
+    drop(transaction);
+}
