@@ -7,6 +7,9 @@ use credenza::hash::Hash;
 use credenza::{Error, Result};
 use std::path::Path;
 
+/// What makes a copy at a path, and its name.
+type Copy<'a> = (&'a str, &'a dyn Fn(&Path) -> Result<()>);
+
 const RECORDS: u64 = 400;
 
 fn value(i: u64) -> Vec<u8> {
@@ -23,7 +26,7 @@ fn damage(path: &Path, of: u64) {
 }
 
 /// Each must be refused as damage, leave nothing, and leave what was at the target.
-fn all_are_refused(folder: &Path, copies: &[(&str, &dyn Fn(&Path) -> Result<()>)]) {
+fn all_are_refused(folder: &Path, copies: &[Copy<'_>]) {
     for (name, copy) in copies {
         let target = folder.join("target");
         std::fs::write(&target, "").unwrap();
@@ -102,7 +105,9 @@ fn records_are_checked_beside_who_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = Hash::create(&path).unwrap();
-    (0..20_000u64).for_each(|i| _ = store.insert(&i.to_le_bytes(), &value(i)).unwrap());
+    for i in 0..20_000u64 {
+        store.insert(&i.to_le_bytes(), &value(i)).unwrap();
+    }
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
             let other = Hash::open(&path).unwrap();

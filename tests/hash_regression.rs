@@ -191,6 +191,9 @@ fn who_has_the_lock_and_finds_no_pin_reads() {
     let frozen = folder.path().join("frozen");
     credenza::freeze(&store, &frozen, |_, _| {}).unwrap();
     assert_eq!(credenza::open(&frozen).unwrap().len().unwrap(), 500);
+    let copy = folder.path().join("copy");
+    store.backup(&copy, |_, _| {}).unwrap();
+    assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), 500);
     let transaction = store.transaction().unwrap();
     assert_eq!(store.get(&key(100)).unwrap().as_deref(), Some(&[7; 30][..]));
     assert_eq!(store.iter().filter(|record| record.is_ok()).count(), 500);
@@ -515,8 +518,12 @@ fn what_was_held_when_the_index_was_lost_is_used_again() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = Hash::create(&path).unwrap();
-    let put = |store: &Hash, i: u64, byte| must(store.insert(&i.to_le_bytes(), &[byte; 1000]));
-    (0..20_000).for_each(|i| _ = put(&store, i, 7));
+    let put = |store: &Hash, i: u64, byte| {
+        must(store.insert(&i.to_le_bytes(), &[byte; 1000]));
+    };
+    for i in 0..20_000 {
+        put(&store, i, 7);
+    }
     let held = store.get(&0u64.to_le_bytes()).unwrap();
     (0..19_000u64).for_each(|i| assert!(store.remove(&i.to_le_bytes()).unwrap()));
     std::fs::remove_file(index_of(&path)).unwrap();
@@ -524,7 +531,9 @@ fn what_was_held_when_the_index_was_lost_is_used_again() {
     must(other.insert(b"key", b"value"));
     drop(held);
     for round in 0..20 {
-        (19_000..20_000).for_each(|i| _ = put(&other, i, round));
+        for i in 19_000..20_000 {
+            put(&other, i, round);
+        }
     }
     while other.compact(1 << 20).unwrap() {}
     other.verify(|_, _| ()).unwrap();
@@ -544,8 +553,12 @@ fn what_a_file_has_adds_up_to_its_length() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         let store = Hash::create(&path).unwrap();
-        (0..keys).for_each(|i: u64| _ = must(store.insert(&i.to_le_bytes(), &vec![1; len])));
-        (0..keys / 2).for_each(|i: u64| _ = must(store.remove(&i.to_le_bytes())));
+        for i in 0..keys as u64 {
+            must(store.insert(&i.to_le_bytes(), &vec![1; len]));
+        }
+        for i in 0..keys as u64 / 2 {
+            must(store.remove(&i.to_le_bytes()));
+        }
         // There is no room for it in the segment.
         must(store.insert(b"longer", &vec![1; len * 3]));
         check(&store);

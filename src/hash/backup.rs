@@ -7,7 +7,7 @@ use super::format::{
 };
 use super::handle::Hash;
 use super::index::damaged;
-use super::pins::{note_time, pin};
+use super::pins::{note_time, try_pin};
 use super::reader::{Unpinned, too_busy};
 use super::record::{Kind, key_sum};
 use super::removal::Removal;
@@ -35,8 +35,8 @@ impl Hash {
     /// the copy is done. Every record is checked before. `progress` is called with bytes done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged; what is at `path` is a store that somebody has open to write, be it this one; all 64 readers hold values; or the file
-    /// cannot be written: what was at `path` is untouched.
+    /// The store is damaged; what is at `path` is a store that somebody has open to write, be it this one; or the file cannot be
+    /// written: what was at `path` is untouched.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let path = path.as_ref();
         let staged = Staged::create(path)?;
@@ -81,9 +81,16 @@ impl Core {
     /// Does something with the log as it is now, while no segment of it is written over.
     pub(super) fn with_log(&self, f: impl FnOnce(&dyn Holds, &LogNow) -> Result<()>) -> Result<()> {
         if self.data.is_writable() {
-            let pin = pin(&self.data)?;
-            note_time(&pin);
-            return f(&pin, &self.log_now()?);
+            if let Some(pin) = try_pin(&self.data) {
+                note_time(&pin);
+                return f(&pin, &self.log_now()?);
+            }
+            // All pins are taken, perhaps by this thread: as long as nobody writes nothing is written over.
+            let _writer = match self.writer_lock().is_own() {
+                true => None,
+                false => Some(self.writer()?),
+            };
+            return f(&Unpinned, &self.log_now()?);
         }
         let (_held, index) = self.index()?;
         let seen = self.seen_with(index);

@@ -315,7 +315,7 @@ impl Writer<'_> {
 mod tests {
     use super::RING;
     use crate::hash::Hash;
-    use crate::hash::pins::pin;
+    use crate::hash::pins::try_pin;
     use std::collections::VecDeque;
     use std::sync::mpsc;
     use std::time::Duration;
@@ -330,7 +330,7 @@ mod tests {
     fn what_leaves_the_ring_under_a_reader_is_found() {
         let store = Hash::in_memory().unwrap();
         let core = store.core();
-        let pin = pin(&core.data).unwrap();
+        let pin = try_pin(&core.data).unwrap();
         let index = core.newest.get();
         let mut seen = VecDeque::new();
         for i in 0..20_000u64 {

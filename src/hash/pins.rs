@@ -21,17 +21,14 @@ use crate::os::lease::{
 };
 use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
 use crate::os::shared::SharedMap;
-use crate::{Error, Result};
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const PID_SHIFT: u32 = 42;
 const EPOCH_MASK: u64 = (1 << PID_SHIFT) - 1;
 /// The words of a line with the end of a lease, and with its begin.
 const LEASE: usize = 4;
 const BEGIN: usize = 5;
-/// How long a reader waits for one of the pins when all are taken.
-const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A reader's promise to be gone soon; dropped, it is.
 #[derive(Debug)]
@@ -152,24 +149,6 @@ fn clear_lease(line: &[AtomicU64; 8]) {
     if line[LEASE].load(Ordering::Relaxed) != 0 {
         line[LEASE].swap(0, Ordering::SeqCst);
         fence(Ordering::SeqCst);
-    }
-}
-
-/// Takes a pin, and waits for one that is free.
-pub(crate) fn pin(data: &SharedMap) -> Result<Pin<'_>> {
-    let since = Instant::now();
-    loop {
-        if let Some(pin) = try_pin(data) {
-            return Ok(pin);
-        }
-        if since.elapsed() > PATIENCE {
-            return Err(Error::invalid(format!(
-                "{PINS} readers hold values of this store, and none has let go for {} s: drop values \
-                 soon after reading them, or copy them",
-                PATIENCE.as_secs()
-            )));
-        }
-        std::thread::yield_now();
     }
 }
 
@@ -305,7 +284,7 @@ mod tests {
             line[LEASE].store(lease_to(0), Ordering::Relaxed);
         }
         for _ in 0..2 {
-            let pins: Vec<Pin<'_>> = (0..PINS).map(|_| pin(data).unwrap()).collect();
+            let pins: Vec<Pin<'_>> = (0..PINS).map(|_| try_pin(data).unwrap()).collect();
             assert!(!is_past(data, end_epoch(data)), "the pins hold nothing");
             drop(pins);
             assert!(is_past(data, end_epoch(data)));

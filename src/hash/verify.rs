@@ -32,12 +32,12 @@ impl Hash {
         self.core().verify(&mut progress).map_err(|e| self.named(e))
     }
 
-    /// Checks every record of the log, and not whether the index leads to them: nobody waits, and it takes less time than
-    /// [`Hash::verify`]. For whoever is about to read all of a store that he cannot read again. `progress` is called with bytes
+    /// Checks every record of the log, and not whether the index leads to them: nobody waits, unless all 64 readers hold
+    /// values, and it takes less time than [`Hash::verify`]. For whoever is about to read all of a store that he cannot read again. `progress` is called with bytes
     /// done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged: the error names the file, the place, and what to do. Or all 64 readers hold values.
+    /// The store is damaged: the error names the file, the place, and what to do.
     pub fn verify_records(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let core = self.core();
         let done = core.with_log(|held, log| core.check_log(&held, log, &mut progress));
