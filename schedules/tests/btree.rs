@@ -84,6 +84,40 @@ fn snapshots_are_of_one_commit_beside_a_writer() {
     });
 }
 
+/// One record after the other is changed where it is: a snapshot is between two of these, and stays.
+#[test]
+fn snapshots_are_of_one_commit_beside_single_changes() {
+    in_many_orders(|round| {
+        let (_folder, [store, other]) = store(round);
+        let readers = [other.clone(), store.clone()].map(|store| {
+            thread::spawn(move || {
+                for _ in 0..4 {
+                    let snapshot = store.read().unwrap();
+                    let look = || {
+                        [0, 1, 2].map(|key| {
+                            thread::yield_now();
+                            version(key, snapshot.main().get(&name(key * 100)).unwrap().unwrap())
+                        })
+                    };
+                    let now = look();
+                    assert!(now[0] >= now[1] && now[1] >= now[2] && now[2] + 1 >= now[0], "{now:?}");
+                    assert_eq!(look(), now, "in one snapshot");
+                    assert_eq!(snapshot.main().iter().count() as u64, snapshot.main().len());
+                }
+            })
+        });
+        for number in 1..8 {
+            for key in 0..KEYS {
+                store.insert(&name(key * 100), &value(key, number)).unwrap();
+            }
+            store.insert(format!("new {number:05}").as_bytes(), &value(1, number)).unwrap();
+            store.remove(format!("new {:05}", number / 2).as_bytes()).unwrap();
+        }
+        readers.into_iter().for_each(|reader| reader.join().unwrap());
+        store.verify(|_, _| ()).unwrap();
+    });
+}
+
 #[test]
 fn snapshots_stay_beside_a_compaction() {
     in_many_orders(|round| {
