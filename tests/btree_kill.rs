@@ -301,6 +301,8 @@ fn who_waits_for_the_lock_gets_it_whoever_dies() {
 /// What a process may be at when it dies.
 enum Work {
     Change(Vec<Operation>),
+    /// One change of one record, where it is.
+    Single(Operation),
     /// The same, durable when it returns, after so many others: the fifth makes a journal, the sixth
     /// names it, those that follow are appended to it.
     Durable(Operation, usize),
@@ -317,7 +319,9 @@ impl Work {
     fn operations(&self) -> &[Operation] {
         match self {
             Work::Change(operations) => operations,
-            Work::Durable(operation, _) => std::slice::from_ref(operation),
+            Work::Durable(operation, _) | Work::Single(operation) => {
+                std::slice::from_ref(operation)
+            }
             _ => &[],
         }
     }
@@ -347,6 +351,7 @@ impl Work {
                 }
                 transaction.commit().unwrap();
             }
+            Work::Single(operation) => store.apply(operation).unwrap(),
             Work::Sync => store.0.sync().unwrap(),
             Work::Compact | Work::CompactHeld => while store.0.compact(1 << 16).unwrap() {},
             Work::Read => drop(store.0.read().unwrap()),
@@ -414,6 +419,8 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         work.operations().iter().for_each(|operation| operation.change(&mut after));
         // All of them are in memory, and with a journal each is large.
         let every = match (is_soak(), work) {
+            // Few instructions, and all that they write counts.
+            (_, Work::Single(_)) => 5,
             (false, _) => 400,
             (true, Work::Durable(..)) => 50,
             (true, _) => 1,
@@ -507,6 +514,23 @@ fn a_writer_may_die_at_every_instruction() {
             // The table of pages gets its second block.
             Work::Change(vec![insert("large", 1 << 20)]),
         ],
+    );
+}
+
+#[test]
+fn who_changes_a_record_where_it_is_may_die_at_every_instruction() {
+    let remove = |key: &str| Work::Single(Operation::Remove(key.into()));
+    die_at_every_instruction(
+        "a single change",
+        5,
+        vec![Work::Single(insert("0", 30)), Work::Single(insert("0", 9)), remove("0")],
+        vec![Work::Single(insert("0", 90)), Work::Single(insert("3", 5))],
+    );
+    die_at_every_instruction(
+        "a single change",
+        60,
+        vec![Work::Single(insert("3", 5))],
+        vec![Work::Single(insert("0", 90)), remove("0"), remove("xx000")],
     );
 }
 

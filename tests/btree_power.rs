@@ -156,6 +156,10 @@ impl Round {
             // What was committed meanwhile may be lost yet.
             let kept = 1 + usize::from(meanwhile.is_some());
             let is_compaction = matches!(operation, Operation::Compact);
+            // Nothing is committed for a key that is not there.
+            let state = self.states.last().unwrap();
+            let is_nothing =
+                matches!(&operation, Operation::Remove(key) if !state.contains_key(key));
             for operation in iter::once(operation).chain(meanwhile) {
                 let mut state = self.states.last().unwrap().clone();
                 operation.change(&mut state);
@@ -168,7 +172,7 @@ impl Round {
             let mut is_durable = done.is_ok() && (waits > 0 || is_compaction);
             assert!(done.is_ok() || fails, "{}: {done:?}", self.what);
             let syncs_each = self.durability == Durability::Sync && !by_others;
-            assert!(is_durable || done.is_err() || !syncs_each);
+            assert!(is_durable || done.is_err() || !syncs_each || is_nothing);
             self.own_syncs += u64::from(is_durable && !syncs_each);
             self.at_once += u64::from(is_durable && waits == 1);
             if fails {

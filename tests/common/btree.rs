@@ -126,8 +126,14 @@ impl Subject for Spread {
     }
 
     fn apply(&self, operation: &Operation) -> Result<()> {
-        if matches!(operation, Operation::Compact) {
-            return compact(&self.0);
+        match operation {
+            Operation::Compact => return compact(&self.0),
+            // Operations of their own, which may be done where the record is.
+            Operation::Insert(key, value) if number_of(key) == 0 => {
+                return self.0.insert(key, value).map(drop);
+            }
+            Operation::Remove(key) if number_of(key) == 0 => return self.0.remove(key).map(drop),
+            _ => {}
         }
         let mut transaction = self.0.write()?;
         perform(&mut transaction, operation)?;
@@ -184,11 +190,16 @@ impl Subject for BTree {
     }
 
     fn apply(&self, operation: &Operation) -> Result<()> {
-        let mut transaction = self.write()?;
+        let mut transaction = match operation {
+            // Operations of their own, which may be done where the record is.
+            Operation::Insert(key, value) => return self.insert(key, value).map(drop),
+            Operation::Remove(key) => return self.remove(key).map(drop),
+            Operation::Compact => return compact(self),
+            _ => self.write()?,
+        };
         let mut table = transaction.main();
         match operation {
-            Operation::Insert(key, value) => drop(table.insert(key, value)?),
-            Operation::Remove(key) => drop(table.remove(key)?),
+            Operation::Insert(..) | Operation::Remove(_) | Operation::Compact => {}
             Operation::Batch(changes) => {
                 for (key, value) in changes {
                     match value {
@@ -198,10 +209,6 @@ impl Subject for BTree {
                 }
             }
             Operation::Clear => table.clear()?,
-            Operation::Compact => {
-                drop(transaction);
-                return compact(self);
-            }
         }
         transaction.commit()
     }
