@@ -2,16 +2,13 @@
 
 use crate::progress::{Bar, Unit};
 use credenza::{Error, Result};
-use credenza_formats::{Database, Format, Reader};
+use credenza_formats::{Compression, Database, Format, Reader};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// How much of an input is looked at to guess its format.
-const GUESS_BYTES: usize = 4096;
 
 /// Whether the argument means standard input or output.
 pub fn is_dash(path: &Path) -> bool {
@@ -69,10 +66,10 @@ impl Input {
         let format = match format {
             Some(format) => format,
             None => {
-                let limit = GUESS_BYTES as u64;
+                let limit = Format::LOOKED_AT as u64;
                 let read = (&mut self.reader).take(limit).read_to_end(&mut start);
                 read.map_err(|e| Error::io("read", e).at(&self.name))?;
-                if start.len() < GUESS_BYTES {
+                if start.len() < Format::LOOKED_AT {
                     // Of a terminal it is not asked for again.
                     self.reader = Box::new(io::empty());
                 }
@@ -85,15 +82,27 @@ impl Input {
 }
 
 fn guess(start: &[u8], name: &Path) -> Result<Format> {
-    Format::guess(start, Some(name)).ok_or_else(|| {
-        let names: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
-        let why = if start.is_empty() {
-            "the input is empty, so that its format cannot be told"
-        } else {
-            "the format of the input cannot be told from its first bytes"
-        };
-        Error::invalid(format!("{why}; say --from with one of {}", names.join(", "))).at(name)
-    })
+    Format::guess(start, Some(name)).ok_or_else(|| Error::invalid(why_untold(start)).at(name))
+}
+
+/// Why the format of an input that begins so cannot be told, and what to do.
+#[cold]
+fn why_untold(start: &[u8]) -> String {
+    if let Some(Compression { name, unpack }) = Compression::of(start) {
+        return format!(
+            "this is packed by {name}, so that the format of what is in it cannot be told: unpack it first, \
+             as '{unpack} FILE | credenza load STORE' does"
+        );
+    }
+    let why = if start.is_empty() {
+        "the input is empty, so that its format cannot be told"
+    } else if start.contains(&0) {
+        "the input has bytes that are zero, as binary files have: the format of a text cannot be told"
+    } else {
+        "the format of the input cannot be told from its first bytes"
+    };
+    let names: Vec<String> = Format::ALL.iter().map(ToString::to_string).collect();
+    format!("{why}; say --from with one of {}", names.join(", "))
 }
 
 /// Why a record is not taken.

@@ -62,6 +62,37 @@ fn a_format_that_cannot_be_told_is_asked_for() {
     assert!(folder.names().is_empty());
 }
 
+/// A tab somewhere in it made a record of it.
+#[test]
+fn what_is_no_text_is_not_taken_for_tsv() {
+    let folder = Folder::new();
+    let (store, new) = (folder.path("store"), folder.path("new"));
+    let binary = folder.file("g.gdbm", b"\xce\x9aW\x13\t\0\0\0\0\0\x02\n");
+    let packed = folder.file("t.tsv.zst", b"\x28\xb5\x2f\xfd\x04\x21\0a\tb\n");
+    let names = folder.names();
+    for args in [&["load", &store][..], &["load", &store, "-"], &["load", &store, &binary]] {
+        let got = run_with(args, &std::fs::read(&binary).expect("it")).expect(111);
+        assert!(got.err.contains("binary") && got.err.contains("--from"), "{}", got.err);
+    }
+    run(&["convert", &binary, &new, "--to", "cdb"]).expect(111);
+    for args in [
+        &["load", &store, &packed][..],
+        &["convert", &packed, &new, "--to", "cdb"],
+        &["convert", &packed, &new, "--to", "btree"],
+        &["convert", &packed, &new, "--to", "jsonl"],
+    ] {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("zstd -dc FILE | credenza load STORE"), "{args:?}: {}", got.err);
+    }
+    let bench = ["bench", "--data", &packed, "--stores", "constant", "--dir"];
+    let got = run(&[&bench[..], &[folder.0.path().to_str().expect("text")]].concat()).expect(111);
+    assert!(got.err.contains("zstd -dc FILE > TEXT"), "{}", got.err);
+    assert_eq!(folder.names(), names);
+    // Whoever names the format knows.
+    run(&["load", &store, &binary, "--from", "tsv"]).expect(0);
+    assert_eq!(run(&["get", &store, "--hex", "ce9a5713"]).expect(0).out, b"\0\0\0\0\0\x02");
+}
+
 #[test]
 fn files_that_are_no_store_are_refused_by_every_command() {
     let folder = Folder::new();

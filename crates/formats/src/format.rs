@@ -62,16 +62,31 @@ impl Format {
         }
     }
 
+    /// How much of an input is looked at to tell its format.
+    pub const LOOKED_AT: usize = 4096;
+
     /// The format of a text that begins with `first_bytes`: first by what only one format begins
     /// with, then by the ending of `file_name`, then by a tab in the first line; an empty line alone is
     /// how cdb text ends that has no records. `None` if nothing tells, as with plain lines of words,
-    /// unless their file is called `.txt`. A few hundred bytes suffice.
+    /// unless their file is called `.txt`; and of what is compressed, or has a NUL byte, which no text has
+    /// but that of formats that begin with what tells, or whose file is called `.map` or `.lines`. No more
+    /// than [`Format::LOOKED_AT`] bytes are looked at.
     pub fn guess(first_bytes: &[u8], file_name: Option<&Path>) -> Option<Format> {
-        let by_name = || file_name.and_then(Self::by_ending);
+        let first_bytes = &first_bytes[..first_bytes.len().min(Self::LOOKED_AT)];
+        if Compression::of(first_bytes).is_some() {
+            return None;
+        }
+        let is_binary = memchr(0, first_bytes).is_some();
+        // Their writers write NUL as it is.
+        let is_right =
+            |format: &Format| !is_binary || matches!(format, Format::Map | Format::Lines);
+        let by_name = || file_name.and_then(Self::by_ending).filter(is_right);
         let is_text = || file_name?.extension().filter(|ending| *ending == "txt");
-        Self::by_signature(first_bytes)
-            .or_else(by_name)
-            .or_else(|| Self::by_tab(first_bytes))
+        let told = Self::by_signature(first_bytes).or_else(by_name);
+        if told.is_some() || is_binary {
+            return told;
+        }
+        Self::by_tab(first_bytes)
             .or_else(|| (first_bytes == b"\n").then_some(Format::CdbText))
             .or_else(|| is_text().map(|_| Format::Lines))
     }
@@ -119,6 +134,35 @@ impl Format {
             Format::TdbDump => Box::new(tdb::TdbDump),
             Format::MdbmExport => Box::new(mdbm::MdbmExport::default()),
             Format::JsonLines => Box::new(json::JsonLines::default()),
+        }
+    }
+}
+
+/// What packs files: nothing in them is a text before they are unpacked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Compression {
+    /// Its name.
+    pub name: &'static str,
+    /// The command that writes what is in the file that is named behind it.
+    pub unpack: &'static str,
+}
+
+impl Compression {
+    /// That of a file that begins with `first_bytes`, if it is packed.
+    pub fn of(first_bytes: &[u8]) -> Option<Compression> {
+        let found = |name, unpack| Some(Compression { name, unpack });
+        match first_bytes {
+            [0x1f, 0x8b, ..] => found("gzip", "gzip -dc"),
+            [0x28, 0xb5, 0x2f, 0xfd, ..] => found("zstd", "zstd -dc"),
+            [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => found("xz", "xz -dc"),
+            [b'P', b'K', 3, 4, ..] => found("zip", "unzip -p"),
+            // A word may begin with the first three: behind them is how large blocks are, and how one begins, or
+            // the end.
+            [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, 0x59, 0x26, 0x53, 0x59, ..]
+            | [b'B', b'Z', b'h', b'1'..=b'9', 0x17, 0x72, 0x45, 0x38, 0x50, 0x90, ..] => {
+                found("bzip2", "bzip2 -dc")
+            }
+            _ => None,
         }
     }
 }

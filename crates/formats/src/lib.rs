@@ -57,7 +57,7 @@ mod mdbm;
 mod tdb;
 mod tsv;
 
-pub use format::Format;
+pub use format::{Compression, Format};
 
 use credenza::{Error, Result};
 use input::Input;

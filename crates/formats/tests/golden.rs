@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Records, error_of, read, write};
-use credenza_formats::Format;
+use credenza_formats::{Compression, Format};
 use std::path::Path;
 
 fn fixture(name: &str) -> Vec<u8> {
@@ -194,6 +194,40 @@ fn guesses_go_by_content_then_name_then_tab() {
     assert_eq!(guess("\n", "x.lines"), Some(Format::Lines));
     assert_eq!(guess("\n\n", "x"), None);
     assert_eq!(Format::guess(b"", None), None);
+}
+
+/// What is no text has a tab somewhere, and was taken for one record of TSV.
+#[test]
+fn what_is_no_text_has_no_format() {
+    let guess = |bytes: &[u8], name: &str| Format::guess(bytes, Some(Path::new(name)));
+    let names = ["x", "x.tsv", "x.txt", "x.jsonl"];
+    for packed in [
+        &b"\x1f\x8b\x08\ta\tb\n"[..],
+        b"\x28\xb5\x2f\xfda\tb\n",
+        b"\xfd7zXZ\0a\tb\n",
+        b"BZh91AY&SYa\tb\n",
+        b"BZh9\x17rE8P\x90a\tb\n",
+        b"PK\x03\x04a\tb\n",
+    ] {
+        for name in names.iter().chain(&["x.map", "x.lines"]) {
+            assert_eq!(guess(packed, name), None, "{} {name}", packed.escape_ascii());
+        }
+        assert!(Compression::of(packed).is_some(), "{}", packed.escape_ascii());
+    }
+    for bytes in [&b"a\tb\n\0"[..], b"\0a\tb\n", b"\xff\xfea\0\t\0b\0\n\0"] {
+        for name in names {
+            assert_eq!(guess(bytes, name), None, "{} {name}", bytes.escape_ascii());
+        }
+    }
+    // Texts with such a byte in them, and one behind what is looked at.
+    assert_eq!(guess(b"+1,1:\0->\t\n\n", "x"), Some(Format::CdbText));
+    assert_eq!(guess(b"VERSION=3\nformat=print\n\0", "x"), Some(Format::DbDumpPrint));
+    assert_eq!(guess(b"{\"key\":\"\0\"", "x.tsv"), Some(Format::JsonLines));
+    assert_eq!(guess(b"a \0\n", "x.map"), Some(Format::Map));
+    assert_eq!(guess(b"a\0\n", "x.lines"), Some(Format::Lines));
+    assert_eq!(guess(b"BZhang\tb\n", "x"), Some(Format::Tsv));
+    let long = [b"a\tb\n".repeat(Format::LOOKED_AT / 4), b"\0".to_vec()].concat();
+    assert_eq!(guess(&long, "x"), Some(Format::Tsv));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::records::{Collector, Records};
 use crate::replay::{self, Script, unread};
 use credenza::record::Trace;
 use credenza::{Error, Result};
-use credenza_formats::Format;
+use credenza_formats::{Compression, Format};
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -76,7 +76,12 @@ fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)>
     match named.or_else(|| Format::guess(start, Some(path))) {
         Some(format) => Ok((format, input)),
         None => {
-            let what = "its format cannot be told from its content; say --format NAME";
+            let what = match Compression::of(start) {
+                Some(Compression { name, unpack }) => format!(
+                    "it is packed by {name}: unpack it first, as '{unpack} FILE > TEXT' does"
+                ),
+                None => "its format cannot be told from its content; say --format NAME".to_owned(),
+            };
             Err(Error::invalid(what).at(path))
         }
     }

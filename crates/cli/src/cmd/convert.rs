@@ -17,7 +17,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use credenza::btree::{BTree, Duplicates};
 use credenza::{BTreeBuilder, Error, ErrorKind, Result, Store};
-use credenza_formats::Format;
+use credenza_formats::{Compression, Format};
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -206,11 +206,13 @@ fn copy(store: &BTree, args: &Convert, replaced: &Replaced, bar: &Arc<Bar>) -> R
     Ok(count)
 }
 
-/// Whether a file that is no store begins like a text format.
+/// Whether a file that is no store begins like a text format, or like a packed one: who reads it says so.
 fn is_text(path: &Path) -> bool {
     let mut start = Vec::new();
-    let read = File::open(path).and_then(|f| f.take(4096).read_to_end(&mut start));
-    read.is_ok() && Format::guess(&start, Some(path)).is_some()
+    let limit = Format::LOOKED_AT as u64;
+    let read = File::open(path).and_then(|f| f.take(limit).read_to_end(&mut start));
+    let is_packed = || Compression::of(&start).is_some();
+    read.is_ok() && (Format::guess(&start, Some(path)).is_some() || is_packed())
 }
 
 /// Runs the command.

@@ -18,8 +18,8 @@ use std::sync::Arc;
 
 /// Build a store from text.
 ///
-/// The format of each input is recognised from its first bytes and its name, or named with --from.
-/// The store appears, or replaces the old one, only after the last line was read and found right:
+/// The format of each input is recognised from its first bytes and its name, or named with --from: what is
+/// packed, or has bytes that are zero where it begins, is taken for TSV or lines only if --from says so. The store appears, or replaces the old one, only after the last line was read and found right:
 /// after an error, a full disk or a kill the old store is untouched and nothing else is left. A file
 /// that is no store is not replaced. A new store is on the disk when the command ends, whatever
 /// --durability says.
