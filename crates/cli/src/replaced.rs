@@ -73,13 +73,30 @@ impl Replaced {
     }
 }
 
+/// An error if what is at `path` is not to be replaced by a store: a file that this user may not read, which may be
+/// one; or no store, as where the words of a command stand in another order than this.
+pub fn check_is_store(path: &Path, order: &str) -> Result<()> {
+    let has_bytes = || metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
+    match credenza::kind_of(path) {
+        Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) && has_bytes() => {
+            let what = format!(
+                "there is a file already, and it is no store: {order}; remove the file if it shall be \
+                 replaced"
+            );
+            Err(Error::invalid(what).at(path))
+        }
+        Err(e) if is_unknown(&e) => Err(e),
+        _ => Ok(()),
+    }
+}
+
 /// Whether there may be a store that could not be looked at.
-pub fn is_unknown(error: &Error) -> bool {
+fn is_unknown(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() != io::ErrorKind::NotFound)
 }
 
 /// Whether both are there and one file, by whatever names.
-fn is_same(one: &Path, other: &Path) -> bool {
+pub fn is_same(one: &Path, other: &Path) -> bool {
     let id = |path| metadata(path).ok().map(|meta| (meta.dev(), meta.ino()));
     id(one).is_some_and(|one| id(other) == Some(one))
 }

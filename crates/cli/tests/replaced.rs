@@ -203,6 +203,45 @@ fn load_does_not_replace_what_is_no_store() {
     run(&["load", &empty, &words]).expect(0);
 }
 
+/// A name that was mistyped, or the words in another order: the notes were gone.
+#[test]
+fn what_makes_a_store_of_another_does_not_replace_what_is_no_store() {
+    let folder = Folder::new();
+    let text = folder.file("text.tsv", "a\t1\n");
+    let [hash, btree] = ["hash", "btree"].map(|engine| changing(&folder, engine));
+    for notes in ["notes\n", "n", &"all that was thought\n".repeat(1000)] {
+        let target = folder.file("notes.txt", notes);
+        for source in [&hash, &btree] {
+            for args in [
+                &["backup", source, &target][..],
+                &["freeze", source, &target],
+                &["convert", source, &target, "--to", "constant"],
+                &["convert", source, &target, "--to", "cdb"],
+                &["convert", source, &target, "--to", "hash"],
+                &["convert", source, &target, "--to", "btree"],
+                &["convert", &text, &target, "--to", "mcdb"],
+                &["convert", &text, &target, "--to", "btree"],
+            ] {
+                let got = run(args).expect(111);
+                assert!(got.err.contains("it is no store"), "{args:?}: {}", got.err);
+                assert!(got.err.contains("remove the file if"), "{args:?}: {}", got.err);
+                assert_eq!(std::fs::read_to_string(&target).expect("the notes"), notes);
+            }
+        }
+        // Text takes the place of text.
+        run(&["convert", &hash, &target, "--to", "tsv"]).expect(0);
+        assert_eq!(std::fs::read(&target).expect("text"), b"bob\t1001\n");
+    }
+    // Nobody misses what is empty, and all of a text is in the store that is made of it.
+    for args in [&["backup", &hash][..], &["freeze", &hash], &["convert", &text, "--to=btree"]] {
+        let target = folder.file("empty", "");
+        run(&[args, &[&target]].concat()).expect(0);
+        run(&["verify", &target]).expect(0);
+    }
+    run(&["convert", &text, &text, "--to", "constant"]).expect(0);
+    assert_eq!(run(&["get", &text, "a"]).expect(0).text(), "1");
+}
+
 #[test]
 fn load_does_not_replace_a_store_that_was_made_while_it_read() {
     use std::io::Write;

@@ -4,7 +4,7 @@ use crate::args::{LeaseArgs, exit_status, unchanging};
 use crate::exit::Status;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
-use crate::replaced::Replaced;
+use crate::replaced::{Replaced, check_is_store};
 use crate::target::Kind;
 use crate::{input, json, output};
 use clap::Args;
@@ -17,7 +17,8 @@ use std::path::PathBuf;
 ///
 /// Do not copy the file of a store in use by other means: it would have a part of this moment and a
 /// part of that. TARGET appears, or is replaced, in one step, when it is on the disk; a store that
-/// somebody has open to write when the copy begins is not replaced: who opens it later is not seen.
+/// somebody has open to write when the copy begins is not replaced: who opens it later is not seen. Nor is a
+/// file that is no store.
 /// Group and others may do no more with a new TARGET than with FILE.
 /// The copy of a hash store is one file, and its index is made when it is first opened; that of a btree
 /// store has all its tables, is as small as it can be, and was verified.
@@ -50,6 +51,7 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
     let store = credenza::open(&args.store)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
+    check_is_store(&args.target, "FILE, the store to copy, is named first, and then TARGET")?;
     as_private_as(&args.store, &args.target);
     let bar = Bar::new(quiet);
     let mut known = None;

@@ -11,7 +11,7 @@ use crate::output::Output;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
-use crate::replaced::Replaced;
+use crate::replaced::{Replaced, check_is_store, is_same};
 use crate::target::{self, Kind, Target};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
@@ -30,8 +30,8 @@ use std::sync::Arc;
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
 /// appears, or is replaced, only when all of SRC has been read. It can be SRC where that is text, or a
 /// constant, cdb, cdb64 or mcdb store that becomes another store; a hash or btree store that somebody
-/// has open to write is not replaced. A hash or btree store has one value a
-/// key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
+/// has open to write is not replaced, nor is by a store another file that is none. A hash or btree store has one
+/// value a key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
 /// may do no more with a new DST than with SRC.
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
@@ -147,13 +147,17 @@ impl Source {
         }
     }
 
-    /// What a store made of this one at `target` takes the place of. Of stores that never change all is in
-    /// the new one, so that they can be that themselves; what changes may be written meanwhile.
+    /// What a store made of this one at `target` takes the place of: text only if it is this one. Of what never
+    /// changes all is in the new store, so that it can be that itself; what changes may be written meanwhile.
     fn replaced(&self, target: &Path, source: &Path) -> Result<Replaced> {
-        match self {
-            Source::Store(store) if store.is_changing() => Replaced::of_other(target, source),
-            Source::Store(_) | Source::Text(..) => Replaced::at(target),
+        let replaced = match self {
+            Source::Store(store) if store.is_changing() => Replaced::of_other(target, source)?,
+            Source::Store(_) | Source::Text(..) => Replaced::at(target)?,
+        };
+        if !is_same(target, source) {
+            check_is_store(target, "SRC is named first, and then DST")?;
         }
+        Ok(replaced)
     }
 
     fn note_other_tables(&self, quiet: bool) -> Result<()> {

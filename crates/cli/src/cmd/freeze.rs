@@ -7,7 +7,7 @@ use crate::input;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
-use crate::replaced::Replaced;
+use crate::replaced::{Replaced, check_is_store};
 use crate::target::Kind;
 use clap::Args;
 use credenza::constant::Stats;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// The constant store is smaller, faster to read, and never changes. The other one stays as it is.
 /// Who writes to a hash store waits until it is read; nobody waits for a btree store. TARGET appears,
 /// or is replaced, in one step; a store that somebody has open to write when it begins is not
-/// replaced: who opens it later is not seen. Group and others may do no more with a new TARGET than
+/// replaced: who opens it later is not seen. Nor is a file that is no store. Group and others may do no more with a new TARGET than
 /// with FILE.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
@@ -49,6 +49,7 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
     let store = ReadArgs::default().open_table(&args.store, &args.table)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
+    check_is_store(&args.target, "FILE, the store to read, is named first, and then TARGET")?;
     as_private_as(&args.store, &args.target);
     store.note_other_tables(quiet)?;
     let stats = match &store {

@@ -5,11 +5,11 @@ use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::input::Refusal;
 use crate::progress::Bar;
-use crate::replaced::is_unknown;
+use crate::replaced::check_is_store;
 use crate::target::{Kind, Target};
 use crate::{input, json, output};
 use clap::Args;
-use credenza::{Error, ErrorKind, Result};
+use credenza::{Error, Result};
 use credenza_formats::Format;
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
@@ -119,24 +119,17 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
 }
 
 /// An error if what is at `path` is not to be replaced: a store that changes, of which there may be no other
-/// copy; a file that this user may not read, which may be one; or no store, as where the INPUT stands in the
-/// place of STORE.
+/// copy; or what is no store, as where the INPUT stands in the place of STORE.
 fn check_old(path: &Path) -> Result<()> {
-    let has_bytes = || std::fs::metadata(path).is_ok_and(|meta| meta.is_file() && meta.len() > 0);
-    let what = match credenza::kind_of(path) {
-        Ok(kind @ ("hash" | "btree")) => format!(
+    if let Some(kind) = Kind::changing_at(path) {
+        let kind = if kind == Kind::Hash { "hash" } else { "btree" };
+        let what = format!(
             "this is a {kind} store, which is not replaced: leave out --to, to add to it; 'credenza \
              convert' makes a store of another kind of it, under another name"
-        ),
-        Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) && has_bytes() => {
-            "there is a file already, and it is no store: the STORE to build is named first, and then \
-             INPUT; remove the file if it shall be replaced"
-                .into()
-        }
-        Err(e) if is_unknown(&e) => return Err(e),
-        _ => return Ok(()),
-    };
-    Err(Error::invalid(what).at(path))
+        );
+        return Err(Error::invalid(what).at(path));
+    }
+    check_is_store(path, "the STORE to build is named first, and then INPUT")
 }
 
 /// An error if the input is no text but a store.
