@@ -1,5 +1,6 @@
 //! The formats by name, and recognising them.
 
+use crate::mark::MARK;
 use crate::{Codec, cdb, db_dump, json, lines, map, mdbm, tdb, tsv};
 use credenza::Error;
 use memchr::{memchr, memmem};
@@ -73,6 +74,7 @@ impl Format {
     /// than [`Format::LOOKED_AT`] bytes are looked at.
     pub fn guess(first_bytes: &[u8], file_name: Option<&Path>) -> Option<Format> {
         let first_bytes = &first_bytes[..first_bytes.len().min(Self::LOOKED_AT)];
+        let first_bytes = first_bytes.strip_prefix(MARK).unwrap_or(first_bytes);
         if Compression::of(first_bytes).is_some() {
             return None;
         }
@@ -121,6 +123,12 @@ impl Format {
     fn by_tab(text: &[u8]) -> Option<Format> {
         let line = &text[..memchr(b'\n', text).unwrap_or(text.len())];
         memchr(b'\t', line).map(|_| Format::Tsv)
+    }
+
+    /// Whether the mark of UTF-8 at the begin of a text is no part of its first record: other formats tell how long
+    /// a key is or are made by programs that write none.
+    pub(crate) fn may_be_marked(self) -> bool {
+        matches!(self, Format::Tsv | Format::Lines | Format::JsonLines)
     }
 
     pub(crate) fn codec(self) -> Box<dyn Codec> {

@@ -19,6 +19,10 @@
 //! line feed of the input may be missing where the input is complete without it: in `tsv`, `map`,
 //! `lines` and `jsonl`, after `DATA=END` and after the last `}`.
 //!
+//! The mark of UTF-8 (EF BB BF) that a text of `tsv`, `lines` or `jsonl` may begin with is not part of the
+//! first record, and columns do not count it. Where the first key begins with these bytes, the writer puts the mark
+//! before it.
+//!
 //! Limits: a key of at most 64 KiB and a value of at most 4 GiB - 1, as everywhere in Credenza; a
 //! header line of at most 64 KiB, a line of JSON of at most 6 GiB. Memory follows the bytes that
 //! have been read, never a length that the input claims. Lines and columns in errors count bytes,
@@ -53,6 +57,7 @@ mod input;
 mod json;
 mod lines;
 mod map;
+mod mark;
 mod mdbm;
 mod tdb;
 mod tsv;
@@ -61,6 +66,7 @@ pub use format::{Compression, Format};
 
 use credenza::{Error, Result};
 use input::Input;
+use mark::{MARK, Unmarked};
 use std::io::{self, BufRead, BufWriter, Write};
 
 /// Where a codec writes to.
@@ -121,7 +127,9 @@ pub enum Repeats {
 
 /// Reads records of `format` from `input`.
 pub fn reader(format: Format, input: impl BufRead + 'static) -> Reader {
-    let input = Input::new(format.name(), Box::new(input));
+    let input: Box<dyn BufRead> =
+        if format.may_be_marked() { Box::new(Unmarked::new(input)) } else { Box::new(input) };
+    let input = Input::new(format.name(), input);
     Reader { input, codec: format.codec(), state: State::Reading }
 }
 
@@ -209,7 +217,9 @@ impl Writer<'_> {
         if let Some(why) = self.codec.refusal(key, value) {
             return Err(self.refused(key, why));
         }
-        self.begin().and_then(|()| self.codec.write(key, value, &mut self.output)).map_err(failed)
+        self.begin(key)
+            .and_then(|()| self.codec.write(key, value, &mut self.output))
+            .map_err(failed)
     }
 
     /// Writes what the format puts after the last record, and flushes the output.
@@ -217,17 +227,21 @@ impl Writer<'_> {
     /// # Errors
     /// The output cannot be written.
     pub fn finish(mut self) -> Result<()> {
-        self.begin()
+        self.begin(b"")
             .and_then(|()| self.codec.end(&mut self.output))
             .and_then(|()| self.output.flush())
             .map_err(failed)
     }
 
-    fn begin(&mut self) -> io::Result<()> {
+    fn begin(&mut self, first_key: &[u8]) -> io::Result<()> {
         if self.begun {
             return Ok(());
         }
         self.begun = true;
+        // A reader skips the first one that it sees.
+        if self.format.may_be_marked() && first_key.starts_with(MARK) {
+            self.output.write_all(MARK)?;
+        }
         self.codec.begin(&mut self.output)
     }
 
