@@ -13,13 +13,26 @@ const BATCH_KEYS: usize = 4096;
 /// And not so many that long keys fill the memory.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// What some programs begin a text of UTF-8 with.
+const MARK: &[u8] = b"\xef\xbb\xbf";
+
 /// How a file holds keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
-    /// Keys that each end with this byte; the last one may lack it.
-    EndedBy(u8),
+    /// A key a line, which ends with a line feed, or a carriage return and a line feed; the last one may lack it. The
+    /// mark of UTF-8 at the begin is no part of the first.
+    Lines,
+    /// Keys that each end with a NUL byte, whatever else is in them; the last one may lack it.
+    EndedByNul,
     /// The keys of the records of a text format.
     Records(Format),
+}
+
+impl Layout {
+    /// That of a file that is no text of a format.
+    pub fn of_keys(is_null: bool) -> Layout {
+        if is_null { Layout::EndedByNul } else { Layout::Lines }
+    }
 }
 
 /// Calls `f` with the keys in the file at `path` (`-` is standard input), a batch at a time.
@@ -33,7 +46,9 @@ pub fn each_batch(
     let input = Input::open(path)?;
     let name = input.name.clone();
     match layout {
-        Layout::EndedBy(end) => {
+        Layout::Lines | Layout::EndedByNul => {
+            let is_text = matches!(layout, Layout::Lines);
+            let end = if is_text { b'\n' } else { 0 };
             let mut reader = input.into_reader();
             let mut number = 0u64;
             loop {
@@ -43,7 +58,14 @@ pub fn each_batch(
                     break;
                 }
                 number += 1;
-                key.pop_if(|last| *last == end);
+                let is_ended = key.pop_if(|last| *last == end).is_some();
+                if is_text {
+                    // As others write them, whose lines end so.
+                    key.pop_if(|last| is_ended && *last == b'\r');
+                    if number == 1 && key.starts_with(MARK) {
+                        key.drain(..MARK.len());
+                    }
+                }
                 if hex {
                     key = from_hex(&key).map_err(|what| {
                         Error::invalid(format!("key {number}: {what}")).at(&name)

@@ -143,6 +143,31 @@ fn keys_come_from_standard_input_in_several_layouts() {
     assert!(bad.err.contains("line 2"), "{}", bad.err);
 }
 
+/// Of a list that another system wrote no key was found.
+#[test]
+fn keys_are_found_whatever_ends_their_lines() {
+    let folder = Folder::new();
+    let records: Records =
+        [("a", "1"), ("b\r", "2"), ("", "3")].map(|(k, v)| (k.into(), v.into())).to_vec();
+    let list = "\u{feff}a\r\n\r\na".as_bytes();
+    for kind in ["constant", "hash", "btree"] {
+        let store = folder.store(kind, &records);
+        let get = ["get", &store, "--values", "--keys-from", "-"];
+        assert_eq!(run_with(&get, list).expect(0).text(), "1\n3\n1\n", "{kind}");
+        let hex = [&get[..], &["--hex"]].concat();
+        assert_eq!(run_with(&hex, b"\xef\xbb\xbf61\r\n620d\r\n").expect(0).text(), "1\n2\n");
+        // A carriage return that no line feed follows is the key's, and everything is where NUL ends keys.
+        assert_eq!(run_with(&get, b"b\r").expect(0).text(), "2\n", "{kind}");
+        assert_eq!(run_with(&get, b"b\r\r\n").expect(0).text(), "2\n", "{kind}");
+        let null = [&get[..], &["--null"]].concat();
+        assert_eq!(run_with(&null, b"b\r\0").expect(0).out, b"2\0", "{kind}");
+        assert_eq!(run_with(&null, b"\xef\xbb\xbfa\0").expect(100).out, b"", "{kind}");
+    }
+    let store = folder.path("hash.store");
+    run_with(&["delete", &store, "--keys-from", "-"], list).expect(0);
+    assert_eq!(dump(&store), [(b"b\r".to_vec(), b"2".to_vec())]);
+}
+
 #[test]
 fn batches_do_not_lose_keys() {
     let folder = Folder::new();

@@ -42,7 +42,8 @@ pub struct Delete {
     )]
     keys: Vec<OsString>,
 
-    /// Take out every key in this file, one a line; - is standard input
+    /// Take out every key in this file, one a line; - is standard input. A carriage return that ends a
+    /// line, and a byte order mark, do not count: for keys with these say --null or --hex
     #[arg(short, long, value_name = "FILE")]
     keys_from: Option<PathBuf>,
 
@@ -88,7 +89,7 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
         };
         match &args.keys_from {
             Some(path) => {
-                let layout = Layout::EndedBy(if args.null { 0 } else { b'\n' });
+                let layout = Layout::of_keys(args.null);
                 keys::each_batch(path, layout, args.hex, take)
             }
             None => take(&keys),

@@ -50,7 +50,8 @@ pub struct Get {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     nth: Option<u64>,
 
-    /// Look up every key in this file, one a line; - is standard input
+    /// Look up every key in this file, one a line; - is standard input. A carriage return that ends a
+    /// line, and a byte order mark, do not count: for keys with these say --null or --hex
     #[arg(short, long, value_name = "FILE")]
     keys_from: Option<PathBuf>,
 
@@ -130,7 +131,7 @@ fn answer_all(args: &Get, store: &Readable, out: &mut Output, quiet: bool) -> Re
             bar.begin("looking up", Unit::Records, None);
             let layout = match args.from {
                 Some(format) => Layout::Records(format),
-                None => Layout::EndedBy(args.line_end()),
+                None => Layout::of_keys(args.null),
             };
             let mut done = 0;
             keys::each_batch(path, layout, args.hex, |keys| {
