@@ -18,6 +18,14 @@ impl Readable {
         matches!(self, Readable::Table(_) | Readable::Store(Store::Hash(_) | Store::BTree(_)))
     }
 
+    /// Whether no key can have several values.
+    pub fn has_single_values(&self) -> bool {
+        match self {
+            Readable::Store(store) => matches!(store, Store::Hash(_) | Store::BTree(_)),
+            Readable::Table(table) => !table.has_several_values(),
+        }
+    }
+
     /// Says that there is more in the store than is read, lest somebody takes a part for the whole.
     pub fn note_other_tables(&self, quiet: bool) -> Result<()> {
         if quiet {

@@ -363,3 +363,32 @@ fn appending_is_refused_where_it_cannot_be() {
     assert_eq!(run(&[&short[..], &["last"]].concat()).expect(0).text(), "4294967295\n");
     run(&[&short[..], &["more"]].concat()).expect(111);
 }
+
+/// Where it said that keys may come twice, mdb_load said that it did not know that word.
+#[test]
+fn a_dump_tells_of_several_values_only_where_there_may_be_some() {
+    let folder = Folder::new();
+    let records = vec![(b"a".to_vec(), b"1".to_vec())];
+    let [constant, hash, btree] = ["constant", "hash", "btree"].map(|k| folder.store(k, &records));
+    run(&["table", "create", &btree, "one"]).expect(0);
+    run(&["table", "create", &btree, "several", "--duplicates", "sorted"]).expect(0);
+    for (args, may_repeat) in [
+        (&["dump", &constant][..], true),
+        (&["dump", &hash], false),
+        (&["dump", &btree], false),
+        (&["dump", &btree, "--table", "one"], false),
+        (&["dump", &btree, "--table", "several"], true),
+        (&["range", &btree], false),
+        (&["range", &btree, "--table", "several"], true),
+        (&["convert", &constant, "-"], true),
+        (&["convert", &hash, "-"], false),
+        (&["get", &hash, "a"], true),
+    ] {
+        for (format, is) in [("db_dump", "bytevalue"), ("db_dump-p", "print")] {
+            let text = run(&[args, &["--to", format]].concat()).expect(0).text();
+            let repeats = if may_repeat { "duplicates=1\n" } else { "" };
+            let header = format!("VERSION=3\nformat={is}\ntype=btree\n{repeats}HEADER=END\n");
+            assert!(text.starts_with(&header), "{args:?}: {text}");
+        }
+    }
+}

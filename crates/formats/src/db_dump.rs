@@ -9,8 +9,9 @@
 //!
 //! Numbered databases (`type=recno`, `queue`, `heap`) have no keys unless they were dumped with
 //! `-k`; then their keys are the decimal numbers. What else a header says of keys and duplicates is
-//! kept for who asks ([`Database`]); other settings are skipped. The writer says `type=btree` and `duplicates=1`, which `db_load` and `mdb_load`
-//! both take.
+//! kept for who asks ([`Database`]); other settings are skipped. The writer says `type=btree`, and `duplicates=1` unless it
+//! knows that no key comes twice: `db_load` wants that word and `mdb_load` says that it does not know it. It does not say
+//! `mapsize=`, without which `mdb_load` takes 1 MiB: `db_load` refuses that.
 
 use crate::escape::{
     backslash_or_hex, decode_hex, drop_return, lower_hex, plain_bytes, unescape,
@@ -36,6 +37,8 @@ pub(crate) struct DbDump {
     begun: bool,
     names: HashSet<Vec<u8>>,
     databases: Vec<Database>,
+    /// Whether no key that is written comes twice.
+    is_single: bool,
     line: Vec<u8>,
 }
 
@@ -47,6 +50,7 @@ impl DbDump {
             begun: false,
             names: HashSet::new(),
             databases: Vec::new(),
+            is_single: false,
             line: Vec::new(),
         }
     }
@@ -198,12 +202,17 @@ impl Codec for DbDump {
         }
     }
 
+    fn expect_single_values(&mut self) {
+        self.is_single = true;
+    }
+
     fn begin(&self, out: &mut Output<'_>) -> io::Result<()> {
         let format = match self.flavour {
             Flavour::Hex => "bytevalue",
             Flavour::Print => "print",
         };
-        write!(out, "VERSION=3\nformat={format}\ntype=btree\nduplicates=1\nHEADER=END\n")
+        let repeats = if self.is_single { "" } else { "duplicates=1\n" };
+        write!(out, "VERSION=3\nformat={format}\ntype=btree\n{repeats}HEADER=END\n")
     }
 
     fn write(&self, key: &[u8], value: &[u8], out: &mut Output<'_>) -> io::Result<()> {

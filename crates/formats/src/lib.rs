@@ -82,6 +82,9 @@ pub(crate) trait Codec {
         &[]
     }
 
+    /// No key of what is written comes twice.
+    fn expect_single_values(&mut self) {}
+
     /// Writes what comes before the first record.
     fn begin(&self, _out: &mut Output<'_>) -> io::Result<()> {
         Ok(())
@@ -208,6 +211,11 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
+    /// Says, before the first record, that no key comes twice: a header that tells of several values then does not.
+    pub fn expect_single_values(&mut self) {
+        self.codec.expect_single_values();
+    }
+
     /// Adds a record.
     ///
     /// # Errors

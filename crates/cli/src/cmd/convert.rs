@@ -238,7 +238,8 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             let read = matches!(source, Source::Store(_)).then_some(&*args.source);
             let out = Output::create(&args.target, read)?;
             let bar = Bar::new(quiet || out.is_terminal());
-            dump::write_text(format, out, |write| source.each(&bar, write))?;
+            let is_single = matches!(&source, Source::Store(store) if store.has_single_values());
+            dump::write_text(format, is_single, out, |write| source.each(&bar, write))?;
         }
     }
     Ok(Status::Done)

@@ -16,12 +16,16 @@ use std::path::PathBuf;
 /// cannot hold is an error, never changed or left out; a key of more than 64 KiB, as a cdb of others
 /// may have, is read back by their tools alone. Of a btree store it is one table, in the order of its
 /// keys, as it is at one moment.
+///
+/// Both forms of db_dump are read by db_load of Berkeley DB and mdb_load of LMDB. That makes a new store of at most
+/// 1 MiB unless the header names a size, which db_load refuses: sed adds it, as below.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza dump words.store | head\n  \
        credenza dump words.store --to jsonl -o words.jsonl\n  \
        credenza dump words.store --to db_dump | db_load words.db\n  \
+       credenza dump w --to db_dump | sed 's/^HEADER/mapsize=1073741824\\n&/' | mdb_load -n w.mdb\n  \
        credenza dump events --lease 60 -o events.txt            in a minute, or not at all\n  \
        credenza dump a.store | cdb -c a.cdb                     for tinycdb\n",
     exit_status!()
@@ -56,21 +60,26 @@ pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.output);
     let out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
-    write_text(args.to, out, |write| each_record(&store, &bar, write))?;
+    let is_single = store.has_single_values();
+    write_text(args.to, is_single, out, |write| each_record(&store, &bar, write))?;
     Ok(Status::Done)
 }
 
 /// What takes a record.
 pub type Sink<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
 
-/// Writes the records that `each` passes on to `out`, as text.
+/// Writes the records that `each` passes on to `out`, as text; whether no key comes twice in them.
 pub fn write_text(
     format: Format,
+    is_single: bool,
     mut out: Output,
     each: impl FnOnce(Sink<'_>) -> Result<u64>,
 ) -> Result<()> {
     let name = out.name().to_owned();
     let mut writer = credenza_formats::writer(format, &mut out);
+    if is_single {
+        writer.expect_single_values();
+    }
     each(&mut |key, value| writer.write(key, value).map_err(|e| e.at(&name)))?;
     writer.finish().map_err(|e| e.at(&name))?;
     out.finish()

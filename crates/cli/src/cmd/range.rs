@@ -97,7 +97,10 @@ pub fn run(args: &Range, quiet: bool) -> Result<Status> {
     let mut out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
     match args.to {
-        Some(format) => dump::write_text(format, out, |write| each(args, &table, &bar, write))?,
+        Some(format) => {
+            let is_single = !table.has_several_values();
+            dump::write_text(format, is_single, out, |write| each(args, &table, &bar, write))?;
+        }
         None => {
             let mut show =
                 |key: &[u8], value: &[u8]| out.put(args.shown.line(key, value).as_bytes());
