@@ -168,7 +168,7 @@ impl Header {
             Err(Error::new(ErrorKind::WrongFormat { expected: "a hash store", found }))
         };
         if bytes.is_empty() {
-            return wrong("it is empty; `credenza create` makes a store of it".into());
+            return wrong("it is empty; `credenza create --if-missing` makes a store of it".into());
         }
         if !bytes.starts_with(&MAGIC) {
             return wrong("it does not begin with the magic number".into());
@@ -178,7 +178,12 @@ impl Header {
         };
         let engine = le32(bytes, 8).unwrap_or(0);
         if engine != ENGINE {
-            return wrong(format!("it is a store of engine {engine}; hash is engine {ENGINE}"));
+            return wrong(match engine {
+                1 => "it is a constant store".into(),
+                3 => "it is a btree store".into(),
+                INDEX_ENGINE => "it is the index of one".into(),
+                _ => format!("it is of engine {engine}, which this version does not know"),
+            });
         }
         let version = le32(bytes, 12).unwrap_or(0);
         if version > VERSION {

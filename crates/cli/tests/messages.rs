@@ -1,0 +1,19 @@
+//! Danger: a message sends its reader the wrong way, or hides what went wrong.
+
+mod common;
+use common::*;
+
+#[test]
+fn recover_says_what_it_is_given_instead_of_a_hash_store() {
+    let folder = Folder::new();
+    let empty = folder.file("empty", "");
+    let target = folder.path("target");
+    let got = run(&["recover", &empty, &target]).expect(111);
+    assert!(got.err.contains("`credenza create --if-missing` makes a store"), "{}", got.err);
+    run(&["create", "--if-missing", &empty]).expect(0);
+    let constant = folder.store("constant", &plain_records(3));
+    let got = run(&["recover", &constant, &target]).expect(111);
+    assert!(got.err.ends_with("not a hash store: it is a constant store\n"), "{}", got.err);
+    let got = run(&["recover", &folder.path("empty-index"), &target]).expect(111);
+    assert!(got.err.ends_with("it is the index of one\n"), "{}", got.err);
+}
