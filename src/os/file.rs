@@ -34,7 +34,7 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
         .read(true)
         .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
         .open(path)
-        .map_err(|e| at("open", e))?;
+        .map_err(|e| if is_socket(path) { no_file(SOCKET).at(path) } else { at("open", e) })?;
     let meta = file.metadata().map_err(|e| at("ask the size of", e))?;
     let kind = meta.file_type();
     let found = if kind.is_file() {
@@ -44,10 +44,21 @@ pub(crate) fn open_regular(path: &Path) -> Result<(File, Metadata)> {
     } else if kind.is_fifo() {
         "it is a FIFO; a store must be a regular file (load reads from FIFOs)"
     } else {
-        "it is a device or socket; a store must be a regular file"
+        "it is a device; a store must be a regular file"
     };
-    Err(Error::new(ErrorKind::WrongFormat { expected: "a regular file", found: found.into() })
-        .at(path))
+    Err(no_file(found).at(path))
+}
+
+const SOCKET: &str = "it is a socket; a store must be a regular file";
+
+/// Whether a socket is at `path`, which the kernel opens for nobody.
+fn is_socket(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.file_type().is_socket())
+}
+
+#[cold]
+fn no_file(found: &str) -> Error {
+    Error::new(ErrorKind::WrongFormat { expected: "a regular file", found: found.into() })
 }
 
 /// Opens a file that processes share to change it, or, without `is_writable`, to read what others

@@ -17,3 +17,14 @@ fn recover_says_what_it_is_given_instead_of_a_hash_store() {
     let got = run(&["recover", &folder.path("empty-index"), &target]).expect(111);
     assert!(got.err.ends_with("it is the index of one\n"), "{}", got.err);
 }
+
+#[test]
+fn a_socket_is_called_one() {
+    let folder = Folder::new();
+    let path = folder.path("socket");
+    let _socket = std::os::unix::net::UnixListener::bind(&path).expect("a socket");
+    for args in [&["get", &path, "a"][..], &["stat", &path], &["put", &path, "a", "b"]] {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("it is a socket; a store must be"), "{args:?}: {}", got.err);
+    }
+}
