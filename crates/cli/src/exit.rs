@@ -42,9 +42,13 @@ pub fn finish(result: Result<Status>) -> ExitCode {
 
 /// Prints what the command line parser has to say: help and version are no errors.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    // A closed standard output or error leaves nothing to be told.
-    let _ = error.print();
-    if error.exit_code() == 0 { ExitCode::SUCCESS } else { ExitCode::from(ERROR) }
+    let printed = error.print().and_then(|()| std::io::stdout().flush());
+    if error.exit_code() != 0 {
+        // A closed standard error leaves nothing to be told.
+        return ExitCode::from(ERROR);
+    }
+    let named = |e| Error::io("write", e).at("standard output");
+    finish(printed.map(|()| Status::Done).map_err(named))
 }
 
 /// Says on standard error what went wrong, in the style of the command line parser.

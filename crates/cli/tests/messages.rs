@@ -28,3 +28,15 @@ fn a_socket_is_called_one() {
         assert!(got.err.contains("it is a socket; a store must be"), "{args:?}: {}", got.err);
     }
 }
+
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    for args in [&["help", "load"][..], &["load", "--help"], &["--version"], &["bench", "-h"]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
+        let mut command = std::process::Command::new(program());
+        let ended = command.args(args).stdout(full).output().expect("the program starts");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(111), "{args:?}: {err}");
+        assert!(err.contains("standard output: cannot write"), "{args:?}: {err}");
+    }
+}
