@@ -179,6 +179,17 @@ pub fn escaped(bytes: &[u8]) -> String {
     text
 }
 
+/// A key as people read it, cut where it is long.
+pub fn shown_key(key: &[u8]) -> String {
+    const SHOWN: usize = 60;
+    let more = if key.len() > SHOWN { "..." } else { "" };
+    // Not within a character.
+    let end = key.len().min(SHOWN);
+    let is_inside = |at: &usize| key.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    let end = (end.saturating_sub(3)..=end).rev().find(|at| !is_inside(at)).unwrap_or(end);
+    format!("{}{more}", escaped(&key[..end]))
+}
+
 /// Text of the program's own in which there may be names of files, which are anybody's: what would move or
 /// colour the terminal, or begin another line, as it is in [`escaped`].
 pub fn printable(text: &str) -> String {

@@ -40,3 +40,32 @@ fn help_that_cannot_be_written_is_an_error() {
         assert!(err.contains("standard output: cannot write"), "{args:?}: {err}");
     }
 }
+
+#[test]
+fn a_long_key_that_is_missing_is_cut() {
+    let folder = Folder::new();
+    let store = folder.store("hash", &plain_records(3));
+    for (key, shown) in [
+        ("k".repeat(60), "k".repeat(60)),
+        ("k".repeat(65_000), "k".repeat(60) + "..."),
+        ("é".repeat(40), "é".repeat(30) + "..."),
+        ("kk".to_owned() + &"é".repeat(30) + "k", "kk".to_owned() + &"é".repeat(29) + "..."),
+        ("k".to_owned() + &"é".repeat(30), "k".to_owned() + &"é".repeat(29) + "..."),
+    ] {
+        let list = key.clone() + "\n";
+        for command in ["get", "delete"] {
+            let got = run_with(&[command, &store, "--keys-from", "-"], list.as_bytes()).expect(100);
+            assert_eq!(got.err, format!("not found: {shown}\n"), "{command}");
+        }
+    }
+}
+
+#[test]
+fn who_names_no_key_is_told_of_lists_of_them() {
+    for command in ["get", "delete"] {
+        let got = run(&[command, "store"]).expect(111);
+        assert!(got.err.contains("|--keys-from <FILE>>"), "{}", got.err);
+        let got = run(&[command, "store", "a", "--keys-from", "-"]).expect(111);
+        assert!(got.err.contains("cannot be used with"), "{}", got.err);
+    }
+}

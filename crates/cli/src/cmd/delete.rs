@@ -6,10 +6,10 @@ use crate::exit::{self, Status};
 use crate::input;
 use crate::json;
 use crate::keys::{self, Layout};
-use crate::output::escaped;
+use crate::output::shown_key;
 use crate::progress::{Bar, Unit};
 use crate::spool::Spool;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use credenza::Result;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,18 +28,14 @@ use std::slice;
        credenza delete users --hex 00ff10\n",
     exit_status!("  100  none of the keys was there\n")
 ))]
+#[command(group(ArgGroup::new("what").args(["keys", "keys_from"]).required(true)))]
 pub struct Delete {
     /// The store to change
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
     /// The keys to take out
-    #[arg(
-        required_unless_present = "keys_from",
-        conflicts_with = "keys_from",
-        value_name = "KEY",
-        allow_negative_numbers = true
-    )]
+    #[arg(value_name = "KEY", allow_negative_numbers = true)]
     keys: Vec<OsString>,
 
     /// Take out every key in this file, one a line; - is standard input. A carriage return that ends a
@@ -111,7 +107,7 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     })?;
     drop(bar);
     let named = missing.drain(&Bar::new(true), |_, key, _| {
-        exit::note(format_args!("not found: {}", escaped(key)));
+        exit::note(format_args!("not found: {}", shown_key(key)));
         Ok(())
     });
     if !quiet && (!is_kept || named.is_err()) {

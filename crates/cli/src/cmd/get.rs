@@ -4,7 +4,7 @@ use crate::args::{ReadArgs, TableArgs, exit_status, format_parser};
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
-use crate::output::{Output, escaped};
+use crate::output::{Output, shown_key};
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use clap::{ArgGroup, Args};
@@ -29,17 +29,14 @@ use std::path::PathBuf;
        credenza get words.store -- -key                  a key that begins with a dash\n",
     exit_status!("  100  a key, or its Nth value, is not in the store\n")
 ))]
+#[command(group(ArgGroup::new("what").args(["key", "keys_from"]).required(true)))]
 #[command(group(ArgGroup::new("many").args(["all", "values", "keys_from"]).multiple(true)))]
 pub struct Get {
     /// The store to read
     store: PathBuf,
 
     /// The key to look up
-    #[arg(
-        required_unless_present = "keys_from",
-        conflicts_with = "keys_from",
-        allow_negative_numbers = true
-    )]
+    #[arg(allow_negative_numbers = true)]
     key: Option<OsString>,
 
     /// Every value of a key, in the order in which they were added
@@ -208,7 +205,7 @@ impl Lookup<'_> {
         if value.is_none() {
             self.missing += 1;
             if !self.quiet {
-                self.bar.aside(|| exit::note(format_args!("not found: {}", escaped(key))));
+                self.bar.aside(|| exit::note(format_args!("not found: {}", shown_key(key))));
             }
         }
         self.answers.write(key, value)
