@@ -69,3 +69,13 @@ fn who_names_no_key_is_told_of_lists_of_them() {
         assert!(got.err.contains("cannot be used with"), "{}", got.err);
     }
 }
+
+#[test]
+fn completions_offer_no_hidden_option() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = run(&["completions", shell]).expect(0).text();
+        let is_hidden = |line: &&str| line.contains("--child") || line.contains("-l child");
+        assert_eq!(script.lines().find(is_hidden), None, "{shell}");
+        assert!(script.contains("keys-from") && script.contains("timeout"), "{shell}");
+    }
+}
