@@ -268,8 +268,8 @@ pub(crate) enum Command {
 /// its median is slower by more than the threshold; when the file is larger by more than that; when
 /// the answers are not right any more; when the store fails; or when it is not in the later run, unless that
 /// was asked for less (--stores, --phases). That takes three rounds in both runs.
-/// Of several numbers of records each that both runs have is compared by itself. Runs of other data, other work
-/// or another machine are not compared.
+/// Where runs were made with several numbers of records, those that both have are compared, each number by
+/// itself. Runs of other data, other work or another machine are not compared.
 #[derive(Args, Clone, Debug)]
 #[command(after_long_help = "\
 Examples:
@@ -290,7 +290,7 @@ pub(crate) struct Compare {
     #[arg(value_name = "AFTER.json")]
     pub(crate) after: PathBuf,
     /// By how many percent a figure may be worse
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, allow_negative_numbers = true)]
     pub(crate) threshold: f64,
     /// Compare unlike runs, too: the figures then say nothing of a change alone
     #[arg(long)]

@@ -79,3 +79,20 @@ fn completions_offer_no_hidden_option() {
         assert!(script.contains("keys-from") && script.contains("timeout"), "{shell}");
     }
 }
+
+#[test]
+fn a_negative_number_is_refused_for_what_it_is() {
+    let got = run(&["watch", "store", "--timeout", "-1"]).expect(111);
+    assert!(got.err.contains("invalid value '-1' for '--timeout"), "{}", got.err);
+    let run_of = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/tests/fixtures/report.json");
+    let got = run(&["bench", "compare", run_of, run_of, "--threshold", "-5"]).expect(111);
+    assert!(got.err.contains("threshold") && !got.err.contains("unexpected"), "{}", got.err);
+}
+
+#[test]
+fn a_missing_name_is_not_called_one_that_comes_twice() {
+    for stores in [",", "hash,", ",hash", "hash,,btree", ""] {
+        let got = run(&["bench", "--stores", stores]).expect(111);
+        assert!(got.err.contains("lacks a name"), "{stores}: {}", got.err);
+    }
+}

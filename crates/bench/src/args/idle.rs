@@ -83,10 +83,15 @@ pub(super) fn insert_order(args: &BenchArgs, workload: &Workload) -> Result<()> 
     Ok(())
 }
 
-/// Refuses what is named twice with one option.
+/// Refuses what is named twice with one option, and a comma with no name before or behind it.
 pub(super) fn once<'a>(option: &str, names: impl Iterator<Item = &'a str>) -> Result<()> {
     let mut known = Vec::new();
     for name in names {
+        if name.is_empty() {
+            let what =
+                format!("{option} lacks a name before or behind a comma: leave the comma out");
+            return Err(Error::invalid(what));
+        }
         if known.contains(&name) {
             let what = format!("{option} names '{name}' twice: leave one of both out");
             return Err(Error::invalid(what));

@@ -44,7 +44,7 @@ pub struct Watch {
     count: Option<u64>,
 
     /// End after so many seconds, such as 2.5
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     timeout: Option<Duration>,
 
     /// One JSON object a line
