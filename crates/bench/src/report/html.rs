@@ -139,7 +139,7 @@ fn verdict(c: &Comparison, own: &str) -> Option<String> {
     let faster = named(Verdict::Faster);
     let mut says = format!(
         "Class {}: against the fastest rival of each phase{}, <strong>{}</strong> is faster in \
-         {} of {}, slower in {}, and shows no difference in {}",
+         {} of {}, slower in {}; phases without a difference: {}",
         escape(c.class),
         c.peers_in_words(own),
         escape(own),
