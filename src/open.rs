@@ -80,6 +80,7 @@ pub struct OpenOptions {
     access: Access,
     advice: Option<Advice>,
     is_read_only: bool,
+    checks_reads: bool,
     statistics: Option<Statistics>,
 }
 
@@ -111,6 +112,14 @@ impl OpenOptions {
     #[must_use]
     pub fn read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;
+        self
+    }
+
+    /// Compares every page of a btree store that is read with its checksum: see [`btree::OpenOptions::check_reads`]. Stores of
+    /// other kinds are checked by [`Constant::verify`], [`Hash::verify`] and [`Hash::verify_records`].
+    #[must_use]
+    pub fn check_reads(mut self, is_checked: bool) -> Self {
+        self.checks_reads = is_checked;
         self
     }
 
@@ -181,7 +190,8 @@ impl OpenOptions {
                         out how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let mut options = BTree::options().read_only(self.is_read_only);
+        let mut options =
+            BTree::options().read_only(self.is_read_only).check_reads(self.checks_reads);
         if let Some(statistics) = self.statistics {
             options = options.statistics(statistics);
         }

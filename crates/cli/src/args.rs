@@ -6,6 +6,7 @@ use crate::cmd::{
     man, preload, put, range, record, recover, replay, reproduce, scan, shell, stat, table, thaw,
     torture, verify, watch,
 };
+use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::table::TableOf;
 use clap::builder::styling::{AnsiColor, Styles};
@@ -132,6 +133,10 @@ pub struct ReadArgs {
     /// that nothing of it or beside it changes; a btree store, while nobody has it open to write
     #[arg(long)]
     read_only: bool,
+
+    /// Whether what is read is compared with its checksum meanwhile, where that can be.
+    #[arg(skip)]
+    is_checked: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -153,7 +158,31 @@ impl ReadArgs {
             How::Read => Access::Read,
             How::Memory => Access::Memory,
         };
-        OpenOptions::new().access(access).read_only(self.read_only).open(path)
+        let options = OpenOptions::new().access(access).read_only(self.read_only);
+        options.check_reads(self.is_checked).open(path)
+    }
+
+    /// Opens the store at `path`, or the table of it that is asked for, to read all of it for something new, which is not
+    /// to have what damage made of it: that is an error now, or while it is read.
+    pub fn open_whole(self, path: &Path, table: &TableArgs, quiet: bool) -> Result<Readable> {
+        let store = self.checked().open_table(path, table)?;
+        let bar = Bar::new(quiet);
+        bar.begin("checking", Unit::Bytes, None);
+        match &store {
+            Readable::Store(Store::Constant(store)) => store.verify(|done, _| bar.count(done))?,
+            Readable::Store(Store::Hash(store)) => {
+                store.verify_records(|done, _| bar.count(done))?
+            }
+            // What has checksums of its pages is compared page by page, others have none.
+            _ => {}
+        }
+        Ok(store)
+    }
+
+    /// The same with checksums, as far as they are compared while a store is read.
+    pub fn checked(mut self) -> ReadArgs {
+        self.is_checked = true;
+        self
     }
 
     /// Opens the store at `path`, or the table of it that is asked for.

@@ -32,7 +32,8 @@ use std::sync::Arc;
 /// constant, cdb, cdb64 or mcdb store that becomes another store; a hash or btree store that somebody
 /// has open to write is not replaced, nor is by a store another file that is none. A hash or btree store has one
 /// value a key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
-/// may do no more with a new DST than with SRC.
+/// may do no more with a new DST than with SRC. Of a constant, hash or btree store that is damaged nothing is
+/// made: it is compared with its checksums.
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
 /// and one whose keys are integers, records numbered, or values several stays so. To anything else a
@@ -117,7 +118,7 @@ enum Source {
 }
 
 impl Source {
-    fn open(args: &Convert) -> Result<Source> {
+    fn open(args: &Convert, quiet: bool) -> Result<Source> {
         let text = || Source::Text(args.source.clone(), args.from);
         // A FIFO or device is never a store, and opening it to look would disturb its writer.
         let special = |meta: std::fs::Metadata| !meta.is_file() && !meta.is_dir();
@@ -126,7 +127,7 @@ impl Source {
             args.table.refuse("text")?;
             return Ok(text());
         }
-        match args.read.open_table(&args.source, &args.table) {
+        match args.read.open_whole(&args.source, &args.table, quiet) {
             Ok(store) => Ok(Source::Store(Box::new(store))),
             Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) => {
                 // Neither store nor text: what the store said helps more.
@@ -221,7 +222,7 @@ fn is_text(path: &Path) -> bool {
 
 /// Runs the command.
 pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
-    let source = Source::open(args)?;
+    let source = Source::open(args, quiet)?;
     as_private_as(&args.source, &args.target);
     match args.to {
         Form::Store(kind) => {

@@ -42,6 +42,11 @@ pub struct Dump {
     #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
     output: PathBuf,
 
+    /// Do not compare what is read with its checksum, which otherwise ends the dump where the store is
+    /// damaged: to save what can be read of it, wrong as it may be
+    #[arg(long)]
+    unchecked: bool,
+
     #[command(flatten)]
     table: TableArgs,
 
@@ -54,7 +59,10 @@ pub struct Dump {
 
 /// Runs the command.
 pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
-    let store = args.read.open_table(&args.store, &args.table)?;
+    let store = match args.unchecked {
+        true => args.read.open_table(&args.store, &args.table)?,
+        false => args.read.open_whole(&args.store, &args.table, quiet)?,
+    };
     let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     store.note_other_tables(quiet)?;
     as_private_as(&args.store, &args.output);

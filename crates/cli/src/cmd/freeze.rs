@@ -47,7 +47,7 @@ pub struct Freeze {
 /// Runs the command.
 pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let store = ReadArgs::default().open_table(&args.store, &args.table)?;
+    let store = ReadArgs::default().checked().open_table(&args.store, &args.table)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     check_is_store(&args.target, "FILE, the store to read, is named first, and then TARGET")?;
     as_private_as(&args.store, &args.target);

@@ -52,7 +52,7 @@ pub struct Thaw {
 /// Runs the command.
 pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let store = args.read.open_table(&args.store, &args.table)?;
+    let store = args.read.open_whole(&args.store, &args.table, quiet)?;
     store.note_other_tables(quiet)?;
     as_private_as(&args.store, &args.target);
     let bar = Bar::new(quiet);
