@@ -104,6 +104,8 @@ pub(crate) struct Writer<'c> {
     pub last: Option<Last>,
     /// Nor this one then.
     pub near: Option<Near>,
+    /// Whether pages are compared with their checksums.
+    pub checks: bool,
     /// An error left something half done.
     pub is_broken: bool,
     /// Who it is: a child that was forked meanwhile has a copy, and neither the lock nor the right.
@@ -127,7 +129,7 @@ impl Pages for Writer<'_> {
     #[inline(always)]
     fn page(&self, number: u64) -> Result<&Bytes> {
         let bytes = self.own.page(number).ok_or_else(|| no_page(number))?;
-        if self.core.checks_reads() {
+        if self.checks {
             // Lest what damage made of it gets a checksum that fits.
             self.core.check_page(number, bytes)?;
         }
@@ -201,6 +203,7 @@ impl<'c> Writer<'c> {
             scratch,
             last: None,
             near: None,
+            checks: core.checks_reads(),
             is_broken,
             pid,
             is_done,
