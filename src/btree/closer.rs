@@ -1,40 +1,45 @@
-//! Writing leaves closer: those that lie below one inner page, one after the other, as fewer leaves that
-//! are full, with fewer pages of values if that saves some.
+//! Writing leaves closer: those that lie one after the other, as fewer leaves that are full, with fewer pages of
+//! values if that saves some.
 
 use super::compact::Pass;
 use super::edit::{Part, Step, parting};
 use super::format::{PAGE, PAGE_BYTES, Tree};
 use super::items::Items;
+use super::leaf;
+use super::links::Row;
 use super::page::{Link, count};
 use super::tree::{Pages, of};
 use super::values::Pack;
 use super::writer::Writer;
-use super::{inner, leaf};
 use crate::Result;
 use std::collections::BTreeSet;
 
 /// Leaves that are written anew together are at most so many, with at most so many pages of values.
-const WINDOW: usize = 32;
+pub(super) const WINDOW: usize = 32;
 const WINDOW_PAGES: u64 = 256;
 /// They are if a twentieth of them is saved: with a tenth, and what a file may be longer by, one in twenty files was longer than
 /// the tenth that is promised.
-const SAVING: u64 = 20;
+pub(super) const SAVING: u64 = 20;
 
-/// Leaves below one inner page, one after the other; or that which is all of a tree.
-#[derive(Debug, Default)]
-pub(super) struct Window {
-    pub leaves: Vec<u64>,
+/// Leaves, one after the other.
+#[derive(Debug)]
+struct Window {
+    row: Row,
     /// Bytes that are used in them.
     used: u64,
     /// Pages of values that they have, and would have at least if those were written anew.
-    pub pages: u64,
+    pages: u64,
     fewest: Packed,
 }
 
 impl Window {
+    fn leaves(&self) -> usize {
+        self.row.pages.len()
+    }
+
     /// Whether fewer leaves, or pages of values, may do.
-    pub(super) fn is_worth(&self) -> bool {
-        let leaves = self.leaves.len() as u64;
+    fn is_worth(&self) -> bool {
+        let leaves = self.leaves() as u64;
         let saved = leaves.saturating_sub(self.used.div_ceil(PAGE_BYTES));
         saved > 0 && saved * SAVING >= leaves || self.are_values_worth()
     }
@@ -47,7 +52,7 @@ impl Window {
     fn is_worth_packing(&self, pages: u64) -> bool {
         let saved = self.pages.saturating_sub(pages);
         // One of a leaf that has a neighbour goes with the next borders between them.
-        let is_enough = saved > 1 || saved == 1 && self.leaves.len() == 1;
+        let is_enough = saved > 1 || saved == 1 && self.leaves() == 1;
         is_enough && saved * SAVING >= self.pages
     }
 }
@@ -71,8 +76,9 @@ impl Packed {
 
 /// What became of a window.
 pub(super) enum Closer {
-    Written(usize),
-    /// It would not be fewer leaves.
+    /// As so many pages; and the numbers of the links on the way to the first.
+    Written(usize, Vec<usize>),
+    /// It would not be fewer.
     AsMany,
     NoPlace,
 }
@@ -89,22 +95,33 @@ fn pages_of_values(items: &Items, starts: &[usize]) -> u64 {
 }
 
 impl Writer<'_> {
+    /// Writes the next leaves anew if that saves some; how many they are, and what became of them.
+    pub(super) fn join_leaves(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        pass: &mut Pass,
+        left: &mut u64,
+    ) -> Result<(usize, Closer)> {
+        let window = self.window(tree, path)?;
+        let leaves = window.leaves();
+        if !window.is_worth() {
+            return Ok((leaves, Closer::AsMany));
+        }
+        let closer = self.write_closer(tree, path, &window, pass)?;
+        if let Closer::Written(..) = closer {
+            *left = left.saturating_sub(leaves as u64 + window.pages);
+        }
+        Ok((leaves, closer))
+    }
+
     /// The next leaves.
-    pub(super) fn window(&self, tree: &Tree, path: &[Step]) -> Result<Window> {
-        let mut window = Window::default();
-        let pages: Vec<u64> = match path.last() {
-            None => vec![Link(tree.root).page()],
-            Some(step) => {
-                let parent = self.page(step.page)?;
-                let link = |i| Ok(of(step.page, inner::link(parent, i))?.page());
-                (step.index..count(parent)).take(WINDOW).map(link).collect::<Result<_>>()?
-            }
-        };
-        for page in pages {
+    fn window(&self, tree: &Tree, path: &[Step]) -> Result<Window> {
+        let row = self.row(tree, path)?;
+        let mut window = Window { row, used: 0, pages: 0, fewest: Packed::default() };
+        loop {
+            let page = window.row.pages.last().copied().unwrap_or(0);
             let bytes = self.page_on(page, 0)?;
-            if !window.leaves.is_empty() && window.pages > WINDOW_PAGES {
-                break;
-            }
             let mut pages = BTreeSet::new();
             for i in (0..count(bytes)).filter(|_| !leaf::is_all_near(bytes)) {
                 let (_, value) = of(page, leaf::elsewhere_of(bytes, i))?;
@@ -113,15 +130,30 @@ impl Writer<'_> {
                     window.fewest.add(u64::from(far.len));
                 }
             }
-            window.leaves.push(page);
             window.used += leaf::used(bytes).min(PAGE) as u64;
             window.pages += pages.len() as u64;
+            let is_full = window.leaves() == WINDOW || window.pages > WINDOW_PAGES;
+            if is_full || !self.lengthen(&mut window.row, 0)? {
+                return Ok(window);
+            }
         }
-        Ok(window)
+    }
+
+    /// Sees to it that so many pages can be taken for what is written closer; `false` if that has to wait.
+    pub(super) fn gather_closer(&mut self, pages: usize, pass: &mut Pass) -> Result<bool> {
+        if self.gather(pages, pass)? {
+            return Ok(true);
+        }
+        if pass.moved_since > 0 {
+            return Ok(false);
+        }
+        // There is no place but behind the end, until what was written anew is free.
+        self.scratch.space.gather_behind(self.core, pages)?;
+        Ok(true)
     }
 
     /// Writes the leaves of a window anew, as full as they can be.
-    pub(super) fn write_closer(
+    fn write_closer(
         &mut self,
         tree: &mut Tree,
         path: &mut [Step],
@@ -130,30 +162,28 @@ impl Writer<'_> {
     ) -> Result<Closer> {
         let mut pack = Pack::default();
         self.scratch.items.clear();
-        for (n, page) in window.leaves.iter().enumerate() {
+        for (n, page) in window.row.pages.iter().enumerate() {
             self.take_items(*page, &[], None)?;
             let other = Pack::of(self.page(*page)?);
             pack = if n == 0 { other } else { pack.join(other) };
         }
-        let starts = self.scratch.items.fill();
+        let starts = self.scratch.items.fill(false);
         // No page of values has those of two leaves: with as many leaves there may be as many pages as before. Where that
         // was not looked at, each pass wrote them anew, behind the end where no place was free, and the file grew. Where
         // only some values were, as fewer leaves do, the pages that others stayed in were more than what was saved.
         let packed = pages_of_values(&self.scratch.items, &starts);
-        let (written, there) = (starts.len() as u64, window.leaves.len() as u64);
+        let (written, there) = (starts.len() as u64, window.leaves() as u64);
         let saves = written < there && written + packed < there + window.pages;
         if !saves && !window.is_worth_packing(packed) || path.is_empty() && written > 1 {
             return Ok(Closer::AsMany);
         }
-        let pages = path.len() + 2 * starts.len() + packed.max(window.pages) as usize + 1;
-        if !self.gather(pages, pass)? {
-            if pass.moved_since > 0 {
-                return Ok(Closer::NoPlace);
-            }
-            // There is no place but behind the end, until what was written anew is free.
-            self.scratch.space.gather_behind(self.core, pages)?;
+        let pages = 2 * path.len()
+            + window.row.pages_above()
+            + 2 * starts.len()
+            + packed.max(window.pages) as usize;
+        if !self.gather_closer(pages + 1, pass)? {
+            return Ok(Closer::NoPlace);
         }
-        self.own_way(tree, path)?;
         let mut items = std::mem::take(&mut self.scratch.items);
         let packs = self.part_values(&mut items, &starts, pack, true)?;
         let tagged = self.core.header.tagged;
@@ -174,24 +204,13 @@ impl Writer<'_> {
         }
         self.scratch.items = items;
         pass.note_moved(there);
-        let Some(step) = path.last().copied() else {
-            window.leaves.iter().try_for_each(|page| self.free(*page))?;
+        window.row.pages.iter().try_for_each(|page| self.free(*page))?;
+        let at = if path.is_empty() {
             tree.root = parts.remove(0).link.0;
-            return Ok(Closer::Written(1));
+            Vec::new()
+        } else {
+            self.replace_row(tree, path, &window.row, 0, parts)?
         };
-        for (n, page) in window.leaves.iter().enumerate().rev() {
-            self.free(*page)?;
-            if n > 0 {
-                self.unlink(step.page, step.index + n)?;
-            }
-        }
-        let first = parts.remove(0).link;
-        of(step.page, inner::set_link(self.page_mut(step.page)?, step.index, first))?;
-        if !parts.is_empty() {
-            self.insert_links(tree, path, first.page(), 0, parts)?;
-        } else if path.len() == 1 {
-            self.lower_root(tree, step.page)?;
-        }
-        Ok(Closer::Written(starts.len()))
+        Ok(Closer::Written(starts.len(), at))
     }
 }

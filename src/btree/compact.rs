@@ -2,8 +2,9 @@
 //!
 //! A pass goes through all tables in the order of their keys, a piece at a time, each of them a
 //! transaction that changes no record. Leaves that would be fewer if they were full are written
-//! anew. What lies behind a boundary, a little above what all pages in use take, goes to free places
-//! before it. Then the end of the file is free, and is cut off.
+//! anew, then the pages above them, level by level. What lies behind a boundary, a little above what
+//! all pages in use take, goes to free places before it. Then the end of the file is free, and is cut
+//! off.
 //!
 //! What a transaction moves away from is free when it is durable: where places run out there is a
 //! sync. Long values need places in a row; where passes do not find enough of them, one moves
@@ -11,7 +12,7 @@
 //! find no places for goes as near as it can: the boundary is put farther behind.
 //!
 //! A pass knows where it is by the numbers of links, not by keys: what others write meanwhile may
-//! have it pass over some leaves, or come by them twice.
+//! have it pass over some pages, or come by them twice.
 
 use super::closer::Closer;
 use super::core::Core;
@@ -38,10 +39,12 @@ const PASSES: u32 = 8;
 pub(crate) struct Pass {
     pub(super) way: Way,
     table: At,
-    /// The way to the next leaf: the number of the link in each inner page, from the top.
+    /// The level of the pages that it goes through: leaves are level 0.
+    pub(super) level: u64,
+    /// The way to the next of them: the number of the link in each inner page, from the top.
     at: Vec<usize>,
-    /// The number of the leaf, below its inner page, that the next window begins with.
-    window: usize,
+    /// Of so many it is known that they need not be fewer.
+    ahead: usize,
     /// No place is free before this one; nor, for so many pages in a row, before these.
     scan: u64,
     run_scan: BTreeMap<u64, u64>,
@@ -111,8 +114,9 @@ impl Pass {
         Pass {
             way,
             table: At::Main,
+            level: 0,
             at: Vec::new(),
-            window: 0,
+            ahead: 0,
             scan: 0,
             run_scan: BTreeMap::new(),
             moved: 0,
@@ -148,6 +152,11 @@ impl Pass {
         self.run_scan.insert(pages, scan);
     }
 
+    fn begin_level(&mut self, level: u64) {
+        (self.level, self.ahead) = (level, 0);
+        self.at.clear();
+    }
+
     pub(super) fn note_moved(&mut self, pages: u64) {
         self.moved += pages;
         self.moved_since += pages;
@@ -160,7 +169,7 @@ impl BTree {
     /// in a transaction of its own, for which others who write wait, and returns whether there is more
     /// to do: repeat it until not, at times of your choosing. Readers go on; but as long as somebody
     /// reads an older state, its pages stay, and nothing is cut off before he is done: then by the next
-    /// sync that finds it worth while. A value is moved as a whole, however long it is, and leaves that become fewer are
+    /// sync that finds it worth while. A value is moved as a whole, however long it is, and pages that become fewer are
     /// written together, up to 32 with their values: a call may write some 1.5 MiB more than `budget`. Where room for long
     /// values has to be gathered first the file may meanwhile be up to twice as long.
     ///
@@ -330,7 +339,7 @@ impl Writer<'_> {
                     At::Named(name)
                 }
             };
-            pass.at.clear();
+            pass.begin_level(0);
         };
         // What was not needed is found again.
         let lowest = self.scratch.space.lowest_gathered();
@@ -365,37 +374,43 @@ impl Writer<'_> {
         Ok(done)
     }
 
-    /// Goes on in a tree, from where the pass is to its end, or until the budget is used up.
+    /// Goes on in a tree, from where the pass is to its end, or until the budget is used up. First through the leaves,
+    /// and then up, level by level: there are fewer links in inner pages then.
     fn compact_tree(&mut self, tree: &mut Tree, pass: &mut Pass, left: &mut u64) -> Result<Done> {
         loop {
-            let Some(levels) = levels(tree)? else { return Ok(Done::End) };
-            if pass.at.len() as u64 != levels {
-                pass.at = vec![0; levels as usize];
-                pass.window = 0;
+            let Some(levels) = levels(tree)?.filter(|levels| pass.level <= *levels) else {
+                return Ok(Done::End);
+            };
+            if pass.at.len() as u64 != levels - pass.level {
+                pass.at = vec![0; (levels - pass.level) as usize];
+                pass.ahead = 0;
             }
             if *left == 0 {
                 return Ok(Done::Budget);
             }
-            let Some(mut path) = self.way(tree, pass)? else { return Ok(Done::End) };
-            let has_place = self.compact_inner(tree, &mut path, pass, left)?;
-            let leaves =
-                if has_place { self.compact_leaves(tree, &mut path, pass, left)? } else { None };
-            let Some(leaves) = leaves else { return Ok(Done::Full) };
+            let Some(mut path) = self.way(tree, pass, levels)? else {
+                pass.begin_level(pass.level + 1);
+                continue;
+            };
+            let Some(pages) = self.compact_pages(tree, &mut path, pass, left)? else {
+                return Ok(Done::Full);
+            };
+            pass.ahead = pass.ahead.saturating_sub(pages);
             match pass.at.last_mut() {
-                Some(last) => *last += leaves,
-                None => return Ok(Done::End),
+                Some(last) => *last += pages,
+                None if pages > 0 => pass.begin_level(pass.level + 1),
+                None => {}
             }
         }
     }
 
-    /// The inner pages on the way to the next leaf; `None` if there is none.
-    fn way(&self, tree: &Tree, pass: &mut Pass) -> Result<Option<Vec<Step>>> {
+    /// The inner pages on the way to the next page; `None` if there is none.
+    fn way(&self, tree: &Tree, pass: &mut Pass, levels: u64) -> Result<Option<Vec<Step>>> {
         'down: loop {
             let (mut link, mut path) = (Link(tree.root), Vec::new());
-            let levels = pass.at.len();
-            for n in 0..levels {
+            for n in 0..pass.at.len() {
                 let page = link.page();
-                let bytes = self.page_on(page, (levels - n) as u64)?;
+                let bytes = self.page_on(page, levels - n as u64)?;
                 if pass.at[n] >= count(bytes) {
                     // On to the next page of this level.
                     if n == 0 {
@@ -403,7 +418,6 @@ impl Writer<'_> {
                     }
                     pass.at[n - 1] += 1;
                     pass.at[n..].fill(0);
-                    pass.window = 0;
                     continue 'down;
                 }
                 link = of(page, inner::link(bytes, pass.at[n]))?;
@@ -413,77 +427,79 @@ impl Writer<'_> {
         }
     }
 
-    /// Moves the inner pages of which this is the way to the first leaf, and their keys; `false` if
-    /// there is no place for them.
-    fn compact_inner(
-        &mut self,
-        tree: &mut Tree,
-        path: &mut [Step],
-        pass: &mut Pass,
-        left: &mut u64,
-    ) -> Result<bool> {
-        let first = path.iter().rposition(|step| step.index > 0).map_or(0, |last| last + 1);
-        for n in first..path.len() {
-            let page = path[n].page;
-            *left = left.saturating_sub(1);
-            let mut keys = Vec::new();
-            for i in 1..count(self.page(page)?) {
-                let far = of(page, inner::elsewhere_of(self.page(page)?, i))?;
-                if let Some(far) = far
-                    && self.is_far_to_move(far, pass)?
-                {
-                    keys.push((i, far));
-                }
-            }
-            if keys.is_empty() && !pass.is_to_move(page) {
-                continue;
-            }
-            if !self.gather(path.len() + keys.len() + 1, pass)? {
-                return Ok(false);
-            }
-            self.own_way(tree, path)?;
-            pass.note_moved(u64::from(pass.is_to_move(page)));
-            let page = path[n].page;
-            for (i, far) in keys {
-                if let Some(far) = self.move_far(far, pass)? {
-                    of(page, inner::move_key(self.page_mut(page)?, i, far))?;
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// Writes the next leaves anew if that saves some, or moves the next one; how many are done.
+    /// Writes the next pages anew if that saves some, or moves the next one; how many are done.
     /// `None` if there is no place.
-    fn compact_leaves(
+    fn compact_pages(
         &mut self,
         tree: &mut Tree,
-        path: &mut [Step],
+        path: &mut Vec<Step>,
         pass: &mut Pass,
         left: &mut u64,
     ) -> Result<Option<usize>> {
-        let index = path.last().map_or(0, |step| step.index);
-        if (index >= pass.window || path.is_empty()) && !pass.is_lifting() {
-            let window = self.window(tree, path)?;
-            pass.window = index + window.leaves.len();
-            if window.is_worth() {
-                match self.write_closer(tree, path, &window, pass)? {
-                    Closer::Written(leaves) => {
-                        *left = left.saturating_sub(window.leaves.len() as u64 + window.pages);
-                        // What they have elsewhere is moved next, leaf by leaf. Left to the next pass it was
-                        // never moved where that one, too, thought that fewer pages of values would do.
-                        pass.window = index + leaves;
-                        return Ok(Some(0));
-                    }
-                    Closer::NoPlace => {
-                        pass.window = index;
-                        return Ok(None);
-                    }
-                    Closer::AsMany => {}
+        if pass.ahead == 0 && !pass.is_lifting() {
+            let (pages, closer) = match pass.level {
+                0 => self.join_leaves(tree, path, pass, left)?,
+                _ => self.join_inner(tree, path, pass, left)?,
+            };
+            pass.ahead = pages;
+            match closer {
+                Closer::Written(written, at) => {
+                    pass.at = at;
+                    // The last one, which may not be full, is looked at again with what comes behind it. What leaves have
+                    // elsewhere is moved next, leaf by leaf. Left to the next pass it was never moved where that
+                    // one, too, thought that fewer pages of values would do.
+                    pass.ahead = if pages > 1 { written - 1 } else { written };
+                    return Ok(Some(0));
                 }
+                Closer::NoPlace => {
+                    pass.ahead = 0;
+                    return Ok(None);
+                }
+                Closer::AsMany => {}
             }
         }
-        Ok(self.compact_leaf(tree, path, pass, left)?.then_some(1))
+        let has_place = match pass.level {
+            0 => self.compact_leaf(tree, path, pass, left)?,
+            _ => self.compact_inner(tree, path, pass, left)?,
+        };
+        Ok(has_place.then_some(1))
+    }
+
+    /// Moves an inner page, and its keys; `false` if there is no place for them.
+    fn compact_inner(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut Vec<Step>,
+        pass: &mut Pass,
+        left: &mut u64,
+    ) -> Result<bool> {
+        let page = self.page_below(tree, path)?;
+        *left = left.saturating_sub(1);
+        let mut keys = Vec::new();
+        for i in 1..count(self.page_on(page, pass.level)?) {
+            let far = of(page, inner::elsewhere_of(self.page(page)?, i))?;
+            if let Some(far) = far
+                && self.is_far_to_move(far, pass)?
+            {
+                keys.push((i, far));
+            }
+        }
+        if keys.is_empty() && !pass.is_to_move(page) {
+            return Ok(true);
+        }
+        if !self.gather(path.len() + keys.len() + 1, pass)? {
+            return Ok(false);
+        }
+        path.push(Step { page, index: 0 });
+        self.own_way_to(tree, path, pass.level - 1)?;
+        pass.note_moved(u64::from(pass.is_to_move(page)));
+        let page = path.last().map_or(page, |step| step.page);
+        for (i, far) in keys {
+            if let Some(far) = self.move_far(far, pass)? {
+                of(page, inner::move_key(self.page_mut(page)?, i, far))?;
+            }
+        }
+        Ok(true)
     }
 
     /// Moves a leaf, and what it has elsewhere; `false` if there is no place.

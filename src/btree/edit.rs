@@ -227,13 +227,24 @@ impl Writer<'_> {
     /// The same without the leaf; the link to that.
     #[inline]
     pub(super) fn own_way(&mut self, tree: &mut Tree, path: &mut [Step]) -> Result<Link> {
+        self.own_way_to(tree, path, 0)
+    }
+
+    /// The same for the way to a page of this level.
+    #[inline(always)]
+    pub(super) fn own_way_to(
+        &mut self,
+        tree: &mut Tree,
+        path: &mut [Step],
+        level: u64,
+    ) -> Result<Link> {
         let mut link = Link(tree.root);
         for n in 0..path.len() {
             let own = self.own_page(link)?;
             self.relink(tree, path[..n].last(), link, own)?;
             path[n].page = own.page();
             // Looked at again: a damaged table of pages may have given one of them away for another.
-            let bytes = self.page_on(own.page(), (path.len() - n) as u64)?;
+            let bytes = self.page_on(own.page(), level + (path.len() - n) as u64)?;
             link = of(own.page(), inner::link(bytes, path[n].index))?;
         }
         Ok(link)
@@ -540,7 +551,14 @@ impl Writer<'_> {
         self.write_pages(tree, path, step.page, level + 1, edge(first, count))
     }
 
-    fn add_level(&mut self, tree: &mut Tree, page: u64, level: u8, parts: Vec<Part>) -> Result<()> {
+    /// Puts a page above one of this level and others behind it, the only ones of it.
+    pub(super) fn add_level(
+        &mut self,
+        tree: &mut Tree,
+        page: u64,
+        level: u8,
+        parts: Vec<Part>,
+    ) -> Result<()> {
         let first = Link::new(page, self.page(page)?);
         self.scratch.items.clear();
         self.scratch.items.insert_link(0, &[], None, first);

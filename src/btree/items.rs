@@ -4,6 +4,7 @@
 //! kind, which [`super::split`] parts: its prefix is too long now, its records no longer have one size,
 //! parts of them are elsewhere, or it is one of two that are joined. It takes some microseconds.
 
+use super::edit::Part;
 use super::format::PAGE;
 use super::inner;
 use super::leaf;
@@ -154,6 +155,43 @@ impl Items {
         self.put(at, key, far, Payload::Link(link));
     }
 
+    /// Puts these links in the place of those from one number to before another; the key of the first stays.
+    pub(super) fn replace_links(&mut self, from: usize, to: usize, parts: Vec<Part>) {
+        let mut parts = parts.into_iter();
+        if let (Some(item), Some(first)) = (self.list.get_mut(from), parts.next()) {
+            item.payload = Payload::Link(first.link);
+            let end = to.clamp(from + 1, self.list.len());
+            self.list.drain(from + 1..end);
+        }
+        for (n, part) in parts.enumerate() {
+            self.insert_link(from + 1 + n, &part.key, part.far, part.link);
+        }
+    }
+
+    /// Where link number `i` leads to.
+    pub(super) fn link(&self, i: usize) -> Link {
+        match self.list.get(i).map(|item| item.payload) {
+            Some(Payload::Link(link)) => link,
+            _ => Link(0),
+        }
+    }
+
+    /// Gives number `i` another key, which is in its page.
+    pub(super) fn set_key(&mut self, i: usize, key: &[u8]) {
+        let from = self.arena.len();
+        self.arena.extend_from_slice(key);
+        if let Some(item) = self.list.get_mut(i) {
+            (item.key, item.far) = ((from, self.arena.len()), None);
+        }
+    }
+
+    /// Says where the key of number `i` is now.
+    pub(super) fn set_far(&mut self, i: usize, far: Option<Far>) {
+        if let Some(item) = self.list.get_mut(i) {
+            item.far = far;
+        }
+    }
+
     /// The key of number `i`.
     pub(crate) fn key(&self, i: usize) -> &[u8] {
         self.list.get(i).map_or(&[], |item| &self.arena[item.key.0..item.key.1])
@@ -266,19 +304,23 @@ impl Items {
         starts
     }
 
-    /// Divides records into leaves that are as full as can be: the numbers where each begins.
-    pub(crate) fn fill(&self) -> Vec<usize> {
+    /// Divides the items into pages that are as full as can be: the numbers where each begins.
+    pub(crate) fn fill(&self, is_inner: bool) -> Vec<usize> {
         let (mut starts, mut from, mut guess) = (vec![0], 0, 1);
-        while !self.fits(from, self.len(), false, 0) {
+        while !self.fits(from, self.len(), is_inner, 0) {
             // What fits, and what does not, at first about as much as in the leaf before.
             let (mut low, mut high) = (1, guess.max(2));
-            while from + high < self.len() && self.fits(from, from + high, false, 0) {
+            while from + high < self.len() && self.fits(from, from + high, is_inner, 0) {
                 (low, high) = (high, 2 * high);
             }
             high = high.min(self.len() - from);
             while high - low > 1 {
                 let middle = low.midpoint(high);
-                if self.fits(from, from + middle, false, 0) { low = middle } else { high = middle }
+                if self.fits(from, from + middle, is_inner, 0) {
+                    low = middle
+                } else {
+                    high = middle
+                }
             }
             (from, guess) = (from + low, low);
             starts.push(from);

@@ -13,7 +13,7 @@
 //! | `tree`, `cursor`, `scan` | looking up, going through |
 //! | `edit`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
-//! | `compact`, `moving`, `closer`, `trim` | making the file smaller |
+//! | `compact`, `moving`, `closer`, `closer_inner`, `links`, `trim` | making the file smaller |
 //! | `core`, `pins` | processes that share a file, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
 //! | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
@@ -38,6 +38,7 @@ mod beside;
 mod bulk;
 mod changes;
 mod closer;
+mod closer_inner;
 mod compact;
 mod copies;
 mod core;
@@ -60,6 +61,7 @@ mod key;
 mod kind;
 mod leaf;
 mod lease;
+mod links;
 mod meta;
 mod moving;
 mod multi;

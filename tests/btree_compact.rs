@@ -1,0 +1,203 @@
+//! Danger: a compaction that leaves the file of a btree store longer than promised, or keeps others waiting for longer.
+
+mod common;
+
+use common::{Rng, rounds, seed};
+use credenza::btree::{BTree, Duplicates, TableOptions};
+use std::fs;
+use std::path::Path;
+
+/// What a random store is made of.
+#[derive(Clone, Copy, Debug)]
+enum Shape {
+    /// Keys of so many bytes, so many of which begin alike but for a few of their last.
+    Paths { len: usize, folder: u64 },
+    /// Numbers.
+    Numbers,
+    /// So many sorted values of so many bytes a key, which begin alike.
+    Values { len: usize, each: u64 },
+}
+
+/// Record number `i` of a store of some shape.
+fn key(shape: Shape, i: u64) -> Vec<u8> {
+    match shape {
+        Shape::Numbers => i.swap_bytes().to_le_bytes().to_vec(),
+        Shape::Paths { len, folder } => {
+            let mut rng = Rng::new(i / folder + 1);
+            let mut path: Vec<u8> =
+                (8..len).map(|_| b"abcdefghijklmno/"[rng.below(16) as usize]).collect();
+            path.extend_from_slice(format!("{:08}", i % folder * 7919).as_bytes());
+            path
+        }
+        Shape::Values { len, each } => {
+            let mut rng = Rng::new(i / each + 1);
+            let mut value = rng.bytes(len.saturating_sub(8));
+            value.extend_from_slice(&(i % each).swap_bytes().to_le_bytes());
+            value
+        }
+    }
+}
+
+/// What is done with one.
+#[derive(Clone, Copy, Debug)]
+struct Plan {
+    shape: Shape,
+    count: u64,
+    /// Bytes of a value, at most.
+    value: u64,
+    /// So many of a hundred stay.
+    kept: u64,
+    is_in_order: bool,
+    /// So many in a row are removed, or stay.
+    run: u64,
+}
+
+fn make(path: &Path, plan: Plan, rng: &mut Rng) -> BTree {
+    let store = BTree::create(path).unwrap();
+    let mut order: Vec<u64> = (0..plan.count).collect();
+    let is_multi = matches!(plan.shape, Shape::Values { .. });
+    if !plan.is_in_order {
+        rng.shuffle(&mut order);
+    } else if !is_multi {
+        order.sort_by_cached_key(|i| key(plan.shape, *i));
+    }
+    let mut transaction = store.write().unwrap();
+    if is_multi {
+        let kind = TableOptions::new().duplicates(Duplicates::Sorted);
+        transaction.create_table_with("multi", &kind).unwrap();
+    }
+    let mut gone = std::collections::BTreeMap::new();
+    let mut is_gone = |i: u64, rng: &mut Rng| {
+        *gone.entry(i / plan.run).or_insert_with(|| rng.below(100) >= plan.kept)
+    };
+    for part in 0..2 {
+        for i in &order {
+            let bytes = key(plan.shape, *i);
+            let is_gone = is_gone(*i, rng);
+            if part == 1 && !is_gone {
+                continue;
+            }
+            if let Shape::Values { each, .. } = plan.shape {
+                let mut table = transaction.multi_table("multi").unwrap().unwrap();
+                let key = (i / each).swap_bytes().to_le_bytes();
+                assert!(match part {
+                    0 => table.insert(&key, &bytes).unwrap(),
+                    _ => table.remove_value(&key, &bytes).unwrap(),
+                });
+            } else if part == 0 {
+                let value = vec![*i as u8; rng.below(plan.value + 1) as usize];
+                transaction.main().insert(&bytes, &value).unwrap();
+            } else {
+                assert!(transaction.main().remove(&bytes).unwrap());
+            }
+        }
+    }
+    transaction.commit().unwrap();
+    store
+}
+
+/// All of the store, as one number.
+fn digest(store: &BTree) -> (u64, u64) {
+    let snapshot = store.read().unwrap();
+    let (mut sum, mut count) = (0u64, 0);
+    let mut add = |key: &[u8], value: &[u8]| {
+        count += 1;
+        for byte in key.iter().chain(value) {
+            sum = (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3).rotate_left(5);
+        }
+        Ok(())
+    };
+    snapshot.main().scan(&mut add).unwrap();
+    let multi = snapshot.multi_table("multi").unwrap();
+    for pair in multi.iter().flat_map(|multi| multi.iter()) {
+        let (key, value) = pair.unwrap();
+        add(&key, &value).unwrap();
+    }
+    (sum, count)
+}
+
+/// Compacts a store and says how long its file is then, and that of a new one of the same records.
+fn compacted(path: &Path, store: &BTree, budget: u64) -> (u64, u64) {
+    let before = digest(store);
+    let mut calls = 0;
+    while store.compact(budget).unwrap() {
+        calls += 1;
+        assert!(calls < 200_000, "a compaction comes to no end");
+    }
+    assert_eq!(digest(store), before);
+    store.verify(|_, _| ()).unwrap();
+    let copy = path.with_extension("copy");
+    store.backup(&copy, |_, _| ()).unwrap();
+    let lens = [path, &copy].map(|path| fs::metadata(path).unwrap().len());
+    (lens[0], lens[1])
+}
+
+fn is_short_enough((len, least): (u64, u64)) -> bool {
+    len <= least + least / 10 + (24 << 12)
+}
+
+/// Inner pages stayed as they were: half empty, and with long keys where short ones would do.
+#[test]
+fn inner_pages_are_compacted_too() {
+    let plan =
+        |shape, count, value, kept| Plan { shape, count, value, kept, is_in_order: false, run: 1 };
+    for plan in [
+        plan(Shape::Paths { len: 110, folder: 8 }, 80_000, 40, 12),
+        plan(Shape::Paths { len: 230, folder: 4 }, 20_000, 40, 30),
+        plan(Shape::Values { len: 450, each: 4 }, 20_000, 0, 25),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = make(&path, plan, &mut Rng::new(1));
+        let lens = compacted(&path, &store, 1 << 20);
+        println!("{plan:?}: {lens:?}");
+        assert!(is_short_enough(lens), "{plan:?}: {} bytes, {} at least", lens.0, lens.1);
+    }
+}
+
+fn random_plan(rng: &mut Rng) -> Plan {
+    let shape = match rng.below(4) {
+        0 => Shape::Numbers,
+        1 => Shape::Values { len: 20 + rng.below(470) as usize, each: 1 + rng.below(8) },
+        2 => Shape::Paths { len: 500 + rng.below(400) as usize, folder: 1 + rng.below(20) },
+        _ => Shape::Paths { len: 20 + rng.below(480) as usize, folder: 1 + rng.below(60) },
+    };
+    let value = [0, 20, 100, 400, 1000][rng.below(5) as usize];
+    let each = match shape {
+        Shape::Numbers => 8 + value / 2,
+        Shape::Paths { len, .. } => len as u64 + value / 2,
+        Shape::Values { len, .. } => len as u64,
+    };
+    // A few megabytes.
+    let count = (1 << 20 << rng.below(3)) / each;
+    Plan {
+        shape,
+        count: count.min(40_000),
+        value,
+        kept: 5 + rng.below(90),
+        is_in_order: rng.below(4) == 0,
+        run: [1, 1, 3, 10, 100][rng.below(5) as usize],
+    }
+}
+
+/// Whatever there was, and was removed, a compacted file is at most a tenth and 96 KiB longer than a new one.
+#[test]
+fn a_compacted_file_is_short_whatever_was_removed() {
+    let (mut worst, mut failed) = (0.0f64, 0);
+    for round in 0..rounds(24) {
+        let mut rng = Rng::new(seed(round));
+        let plan = random_plan(&mut rng);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = make(&path, plan, &mut rng);
+        let lens = compacted(&path, &store, 4096 << rng.below(14));
+        let ratio = lens.0.saturating_sub(24 << 12) as f64 / lens.1 as f64;
+        worst = worst.max(ratio);
+        if !is_short_enough(lens) {
+            failed += 1;
+            println!("{plan:?}: {lens:?}, {ratio:.3}");
+        }
+    }
+    println!("at most {worst:.3} times as long, and 96 KiB");
+    assert_eq!(failed, 0, "files are too long");
+}
