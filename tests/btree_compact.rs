@@ -201,3 +201,47 @@ fn a_compacted_file_is_short_whatever_was_removed() {
     println!("at most {worst:.3} times as long, and 96 KiB");
     assert_eq!(failed, 0, "files are too long");
 }
+
+/// All long values of a leaf were moved at once, whatever the budget, and whoever wrote waited for that.
+#[test]
+fn a_call_moves_no_more_values_of_a_leaf_than_its_budget() {
+    const MEGA: usize = 1 << 20;
+    // In a tree of one leaf, and below an inner page.
+    for small in [0, 2000u64] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let mut transaction = store.write().unwrap();
+        let mut junk = transaction.create_table("junk").unwrap();
+        (0..20u8).for_each(|i| assert!(!junk.insert(&[i], &vec![i; 2 * MEGA]).unwrap()));
+        for i in 0..small {
+            transaction.main().insert(&key(Shape::Numbers, i), &[7; 20]).unwrap();
+        }
+        for i in 0..20u8 {
+            transaction.main().insert(&[9, i], &vec![i; MEGA]).unwrap();
+        }
+        transaction.commit().unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.delete_table("junk").unwrap();
+        transaction.commit().unwrap();
+        store.sync().unwrap();
+        let before = digest(&store);
+        let mut calls = 0;
+        loop {
+            let moved = store.stats().unwrap().undurable_bytes;
+            let is_more = store.compact(4096).unwrap();
+            calls += 1;
+            let most = moved + 5 * MEGA as u64 / 2;
+            let now = store.stats().unwrap().undurable_bytes;
+            assert!(now <= most, "call {calls}: {now} bytes, before it {moved}");
+            if !is_more {
+                break;
+            }
+        }
+        assert!(calls > 20, "{calls} calls");
+        assert_eq!(digest(&store), before);
+        store.verify(|_, _| ()).unwrap();
+        let len = fs::metadata(&path).unwrap().len();
+        assert!(len < 23 * MEGA as u64, "{len} bytes");
+    }
+}

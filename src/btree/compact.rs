@@ -458,11 +458,10 @@ impl Writer<'_> {
                 Closer::AsMany => {}
             }
         }
-        let has_place = match pass.level {
-            0 => self.compact_leaf(tree, path, pass, left)?,
-            _ => self.compact_inner(tree, path, pass, left)?,
-        };
-        Ok(has_place.then_some(1))
+        match pass.level {
+            0 => self.compact_leaf(tree, path, pass, left),
+            _ => Ok(self.compact_inner(tree, path, pass, left)?.then_some(1)),
+        }
     }
 
     /// Moves an inner page, and its keys; `false` if there is no place for them.
@@ -502,33 +501,37 @@ impl Writer<'_> {
         Ok(true)
     }
 
-    /// Moves a leaf, and what it has elsewhere; `false` if there is no place.
+    /// Moves a leaf, and what it has elsewhere; how many leaves are done, 0 where the budget did not suffice for all of
+    /// that. `None` if there is no place.
     fn compact_leaf(
         &mut self,
         tree: &mut Tree,
         path: &mut [Step],
         pass: &mut Pass,
         left: &mut u64,
-    ) -> Result<bool> {
-        let link = match path.last() {
-            Some(step) => of(step.page, inner::link(self.page(step.page)?, step.index))?,
-            None => Link(tree.root),
-        };
+    ) -> Result<Option<usize>> {
+        let page = self.page_below(tree, path)?;
         *left = left.saturating_sub(1);
-        let moved = self.to_move(link.page(), pass)?;
-        let is_moved = pass.is_to_move(link.page());
-        if moved.is_empty() && !is_moved {
-            return Ok(true);
+        let parts = self.to_move(page, pass)?;
+        let is_moved = pass.is_to_move(page);
+        if parts.is_empty() && !is_moved {
+            return Ok(Some(1));
         }
-        if !self.gather(path.len() + moved.len() + 1, pass)? {
-            return Ok(false);
+        if !self.gather(path.len() + parts.len() + 1, pass)? {
+            return Ok(None);
         }
         let leaf = self.own_path(tree, path)?;
         pass.note_moved(u64::from(is_moved));
-        for moved in moved {
-            *left = left.saturating_sub(self.move_part(leaf, moved, pass)?);
+        let mut parts = parts.into_iter();
+        while let Some(part) = parts.next() {
+            let moved = self.move_part(leaf, part, pass)?;
+            *left = left.saturating_sub(moved);
+            // A part that found no place is none to end with: the next call would begin with it.
+            if *left == 0 && moved > 0 && parts.len() > 0 {
+                return Ok(Some(0));
+            }
         }
-        Ok(true)
+        Ok(Some(1))
     }
 
     /// Sees to it that so many pages can be taken where the pass wants them.
