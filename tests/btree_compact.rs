@@ -119,6 +119,8 @@ fn digest(store: &BTree) -> (u64, u64) {
 /// Compacts a store and says how long its file is then, and that of a new one of the same records.
 fn compacted(path: &Path, store: &BTree, budget: u64) -> (u64, u64) {
     let before = digest(store);
+    store.sync().unwrap();
+    let full = fs::metadata(path).unwrap().len();
     let mut calls = 0;
     while store.compact(budget).unwrap() {
         calls += 1;
@@ -126,10 +128,11 @@ fn compacted(path: &Path, store: &BTree, budget: u64) -> (u64, u64) {
     }
     assert_eq!(digest(store), before);
     store.verify(|_, _| ()).unwrap();
+    let len = fs::metadata(path).unwrap().len();
+    assert!(len <= full, "{len} bytes, and {full} before");
     let copy = path.with_extension("copy");
     store.backup(&copy, |_, _| ()).unwrap();
-    let lens = [path, &copy].map(|path| fs::metadata(path).unwrap().len());
-    (lens[0], lens[1])
+    (len, fs::metadata(copy).unwrap().len())
 }
 
 fn is_short_enough((len, least): (u64, u64)) -> bool {
@@ -243,5 +246,42 @@ fn a_call_moves_no_more_values_of_a_leaf_than_its_budget() {
         store.verify(|_, _| ()).unwrap();
         let len = fs::metadata(&path).unwrap().len();
         assert!(len < 23 * MEGA as u64, "{len} bytes");
+    }
+}
+
+/// What was written closer went behind the end of the file, where no other place was free, and stayed there if that was
+/// not much longer then.
+#[test]
+fn a_compaction_that_saves_little_makes_no_file_longer() {
+    for few in [110, 120, 130, 140] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::in_memory().unwrap();
+        let number = |i: u64| key(Shape::Numbers, i);
+        let mut transaction = store.write().unwrap();
+        for i in 0..20_000 {
+            transaction.main().insert(&number(i), &[7; 200]).unwrap();
+        }
+        transaction.commit().unwrap();
+        // There is no free page; and then as many as the next changes need.
+        store.backup(&path, |_, _| ()).unwrap();
+        let store = BTree::open(&path).unwrap();
+        let remove = |every: u64| {
+            let mut transaction = store.write().unwrap();
+            for i in (4000..4000 + few).filter(|i| i % every == 1) {
+                transaction.main().remove(&number(i)).unwrap();
+            }
+            transaction.commit().unwrap();
+            store.sync().unwrap();
+        };
+        remove(16);
+        while store.compact(1 << 16).unwrap() {}
+        remove(2);
+        let before = fs::metadata(&path).unwrap().len();
+        while store.compact(1 << 16).unwrap() {}
+        let after = fs::metadata(&path).unwrap().len();
+        println!("{few}: {before} bytes, {after} after");
+        assert!(after <= before, "{few}: {after} bytes, and before {before}");
+        store.verify(|_, _| ()).unwrap();
     }
 }

@@ -53,6 +53,10 @@ pub(crate) struct Pass {
     pub(super) moved_since: u64,
     number: u32,
     has_lifted: bool,
+    /// Where the file ended when the first pass began.
+    begun: u64,
+    /// Pages are moved as they are, so that the file becomes as short as it was.
+    is_last: bool,
 }
 
 /// Where a pass moves pages.
@@ -110,7 +114,7 @@ impl Live {
 }
 
 impl Pass {
-    fn new(way: Way, number: u32, has_lifted: bool) -> Pass {
+    fn new(way: Way, begun: u64) -> Pass {
         Pass {
             way,
             table: At::Main,
@@ -121,9 +125,17 @@ impl Pass {
             run_scan: BTreeMap::new(),
             moved: 0,
             moved_since: 0,
-            number,
-            has_lifted,
+            number: 1,
+            has_lifted: false,
+            begun,
+            is_last: false,
         }
+    }
+
+    /// The one after another.
+    fn next(&self, way: Way) -> Pass {
+        let (number, has_lifted) = (self.number + 1, self.has_lifted);
+        Pass { number, has_lifted, ..Pass::new(way, self.begun) }
     }
 
     pub(super) fn is_to_move(&self, page: u64) -> bool {
@@ -198,7 +210,8 @@ impl BTree {
                 // The table of pages is put right first: after a start of the machine, and where the journal
                 // was.
                 drop(Writer::begin(core)?);
-                place.insert(Pass::new(Way::Down(core.live()?.boundary()), 1, false))
+                let live = core.live()?;
+                place.insert(Pass::new(Way::Down(live.boundary()), live.end))
             }
         };
         let mut writer = Writer::begin(core)?;
@@ -208,9 +221,8 @@ impl BTree {
             Err(error) if pass.is_lifting() && is_full(&error) => {
                 // There is no room for all of it twice: what was lifted comes down again.
                 drop(writer);
-                let (moved, number) = (pass.moved, pass.number + 1);
-                let down = || Ok(Pass::new(Way::Down(core.live()?.boundary()), number, true));
-                *place = (moved > 0).then(down).transpose()?;
+                let down = || Ok(pass.next(Way::Down(core.live()?.boundary())));
+                *place = (pass.moved > 0).then(down).transpose()?;
                 return Ok(place.is_some());
             }
             done => done?,
@@ -283,11 +295,23 @@ impl Core {
 
     /// What is to be done after a pass that ended so, if anything is.
     fn next_pass(&self, pass: &Pass, done: Done) -> Result<Option<Pass>> {
+        if pass.is_last {
+            return Ok(None);
+        }
         let live = self.live()?;
+        let next = self.pass_after(pass, done, live)?;
+        // What was written closer found no place at first, and went behind the end.
+        let is_longer = live.end > pass.begun && live.pages < pass.begun;
+        let last = || Pass { is_last: true, ..pass.next(Way::Down(pass.begun)) };
+        Ok(next.or_else(|| is_longer.then(last)))
+    }
+
+    /// The pass that makes the file shorter than one that ended so has left it.
+    fn pass_after(&self, pass: &Pass, done: Done, live: Live) -> Result<Option<Pass>> {
         if !live.is_loose() || pass.number >= PASSES {
             return Ok(None);
         }
-        let down = |end| Some(Pass::new(Way::Down(end), pass.number + 1, pass.has_lifted));
+        let down = |end| Some(pass.next(Way::Down(end)));
         // A pass that moved next to nothing would do so again, but for one that places held by a reader, or not
         // durable yet, have ended.
         if pass.moved > live.pages / 64 || done == Done::Full && pass.moved > 0 {
@@ -305,7 +329,7 @@ impl Core {
         if pass.number + 1 == PASSES || pins::stamps(self).any(|stamp| stamp < newest) {
             return Ok(None);
         }
-        Ok(Some(Pass::new(Way::Up(live.end), pass.number + 1, true)))
+        Ok(Some(Pass { has_lifted: true, ..pass.next(Way::Up(live.end)) }))
     }
 }
 
@@ -436,7 +460,7 @@ impl Writer<'_> {
         pass: &mut Pass,
         left: &mut u64,
     ) -> Result<Option<usize>> {
-        if pass.ahead == 0 && !pass.is_lifting() {
+        if pass.ahead == 0 && !pass.is_lifting() && !pass.is_last {
             let (pages, closer) = match pass.level {
                 0 => self.join_leaves(tree, path, pass, left)?,
                 _ => self.join_inner(tree, path, pass, left)?,
