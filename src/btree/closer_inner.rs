@@ -7,6 +7,7 @@ use super::closer::{Closer, SAVING, WINDOW};
 use super::compact::Pass;
 use super::edit::{Step, parting};
 use super::format::{PAGE, Tree};
+use super::items::Items;
 use super::links::Row;
 use super::page::{HEAD, at, count};
 use super::record::{Far, NEAR_KEY};
@@ -17,6 +18,9 @@ use crate::Result;
 
 /// Inner pages that are written anew together have at most about so many links.
 const LINKS: usize = 1024;
+/// Of so many keys one is looked at first, and those that are much longer than others: looking at all leaves again took a
+/// compaction that had nothing to do three times as long.
+const SAMPLE: usize = 8;
 
 /// Inner pages of a level, and what is in them.
 #[derive(Debug)]
@@ -64,10 +68,17 @@ impl Writer<'_> {
         if !window.is_worth(window.least(level)) {
             return Ok((pages, Closer::AsMany));
         }
-        // Where keys are made anew, leaves are looked at.
-        let looked_at = pages + if level == 1 { window.links } else { 0 };
-        *left = left.saturating_sub(looked_at as u64);
-        let closer = self.write_inner_closer(tree, path, level, &window, pass)?;
+        let borders = self.take_inner(tree, path, level, &window)?;
+        *left = left.saturating_sub((pages + window.links / SAMPLE) as u64);
+        let mut gone = Vec::new();
+        if level == 1 {
+            if !window.is_worth(self.pages_with_shorter_keys(&window)?) {
+                return Ok((pages, Closer::AsMany));
+            }
+            *left = left.saturating_sub(window.links as u64);
+            gone = self.shorten_keys()?;
+        }
+        let closer = self.write_inner_closer(tree, path, &window, borders, gone, pass)?;
         Ok((pages, closer))
     }
 
@@ -91,16 +102,18 @@ impl Writer<'_> {
         }
     }
 
+    /// Writes the links that were taken; `borders` are those that pages began with, and `gone` what keys had elsewhere that
+    /// are shorter now.
     fn write_inner_closer(
         &mut self,
         tree: &mut Tree,
         path: &mut [Step],
-        level: u64,
         window: &InnerWindow,
+        borders: Vec<usize>,
+        gone: Vec<(usize, Far)>,
         pass: &mut Pass,
     ) -> Result<Closer> {
-        let borders = self.take_inner(tree, path, level, window)?;
-        let gone = if level == 1 { self.shorten_keys()? } else { Vec::new() };
+        let level = pass.level;
         let starts = self.scratch.items.fill(true);
         let items = &self.scratch.items;
         let far = (1..items.len()).filter_map(|i| items.far(i)).map(pages_of).sum::<usize>();
@@ -160,29 +173,58 @@ impl Writer<'_> {
         Ok(borders)
     }
 
+    /// How few pages may do if keys are made as short as they may be, as those say that are looked at.
+    fn pages_with_shorter_keys(&self, window: &InnerWindow) -> Result<usize> {
+        let items = &self.scratch.items;
+        let average =
+            (1..items.len()).map(|i| items.key(i).len()).sum::<usize>() / items.len().max(1);
+        let mut saved = 0;
+        for i in 1..items.len() {
+            let is_long = items.key(i).len() > 2 * average;
+            if !is_long && i % SAMPLE != 1 {
+                continue;
+            }
+            if let Some(short) = self.shorter_key(items, i)? {
+                let far = items.far(i).map_or(0, pages_of) * PAGE;
+                let less = items.key(i).len() - short.len() + far;
+                // Others may be shorter by more.
+                saved += if is_long { less } else { 2 * SAMPLE * less };
+            }
+        }
+        let bytes = window.used + window.far * PAGE;
+        Ok(bytes.saturating_sub(saved).div_ceil(PAGE - at::HEADS))
+    }
+
     /// Makes the keys of links to leaves as short as they may be; those that had been elsewhere.
     fn shorten_keys(&mut self) -> Result<Vec<(usize, Far)>> {
         let mut items = std::mem::take(&mut self.scratch.items);
-        let (mut gone, mut below, mut next) = (Vec::new(), Vec::new(), Vec::new());
+        let mut gone = Vec::new();
         for i in 1..items.len() {
-            // A head takes its room whatever is in it.
-            if items.key(i).len() <= HEAD {
-                continue;
-            }
-            let (before, page) = (items.link(i - 1).page(), items.link(i).page());
-            let (left, right) = (self.page_on(before, 0)?, self.page_on(page, 0)?);
-            let Some(last) = count(left).checked_sub(1).filter(|_| count(right) > 0) else {
-                continue;
-            };
-            of(before, leaf::key_of(left, last, self, &mut below))?;
-            of(page, leaf::key_of(right, 0, self, &mut next))?;
-            let short = parting(&below, &next);
-            if below < next && short.len() < items.key(i).len() && short.len() <= NEAR_KEY {
+            if let Some(short) = self.shorter_key(&items, i)? {
                 gone.extend(items.far(i).map(|far| (i, far)));
-                items.set_key(i, short);
+                items.set_key(i, &short);
             }
         }
         self.scratch.items = items;
         Ok(gone)
+    }
+
+    /// A shorter key for a link to a leaf, if there is one.
+    fn shorter_key(&self, items: &Items, i: usize) -> Result<Option<Vec<u8>>> {
+        let len = items.key(i).len();
+        // A head takes its room whatever is in it.
+        if len <= HEAD {
+            return Ok(None);
+        }
+        let (before, page) = (items.link(i - 1).page(), items.link(i).page());
+        let (left, right) = (self.page_on(before, 0)?, self.page_on(page, 0)?);
+        let last = count(left).checked_sub(1).filter(|_| count(right) > 0);
+        let Some(last) = last else { return Ok(None) };
+        let (mut below, mut next) = (Vec::new(), Vec::new());
+        of(before, leaf::key_of(left, last, self, &mut below))?;
+        of(page, leaf::key_of(right, 0, self, &mut next))?;
+        let short = parting(&below, &next);
+        let is_better = below < next && short.len() < len && short.len() <= NEAR_KEY;
+        Ok(is_better.then(|| short.to_vec()))
     }
 }
