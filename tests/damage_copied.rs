@@ -132,3 +132,34 @@ fn records_are_checked_beside_who_writes() {
     store.verify_records(|_, _| {}).unwrap();
     drop(transaction);
 }
+
+/// Danger: a page that is damaged goes elsewhere, and gets a checksum that fits.
+#[test]
+fn a_compaction_hides_no_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for of in [3, 600, 1999] {
+        let store = BTree::create(&path).unwrap();
+        let key = |i: u64| format!("key {i:05}").into_bytes();
+        for i in 0..2000 {
+            store.insert(&key(i), &value(i)).unwrap();
+        }
+        drop(store);
+        damage(&path, of);
+        let store = BTree::open(&path).unwrap();
+        let mut transaction = store.write().unwrap();
+        for i in (0..2000u64).filter(|i| i.abs_diff(of) > 150) {
+            transaction.main().remove(&key(i)).unwrap();
+        }
+        transaction.commit().unwrap();
+        let done = (0..10_000).find_map(|_| match store.compact(1 << 16) {
+            Ok(true) => None,
+            done => Some(done),
+        });
+        let error = done.unwrap().unwrap_err();
+        assert!(error.is_bad_file(), "{of}: {error}");
+        assert!(store.verify(|_, _| {}).is_err());
+        drop(store);
+        std::fs::remove_file(&path).unwrap();
+    }
+}

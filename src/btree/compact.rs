@@ -215,6 +215,8 @@ impl BTree {
             }
         };
         let mut writer = Writer::begin(core)?;
+        // Lest what damage made of a page gets a checksum that fits, where it goes to.
+        writer.checks = true;
         let (mut main, mut catalog) = (writer.base.main, writer.base.catalog);
         let done = writer.whole(|w| w.compact(pass, &mut main, &mut catalog, budget));
         let done = match done {
