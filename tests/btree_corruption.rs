@@ -412,7 +412,7 @@ fn what_is_no_store_is_refused() {
     };
     assert!(matches!(sealed(8, 1).kind(), ErrorKind::WrongFormat { .. }), "another engine");
     assert!(matches!(sealed(12, 9).kind(), ErrorKind::Unsupported(_)), "a later version");
-    assert!(matches!(sealed(28, 2).kind(), ErrorKind::Unsupported(_)), "features");
+    assert!(matches!(sealed(28, 4).kind(), ErrorKind::Unsupported(_)), "features");
     assert!(matches!(sealed(0, b'x').kind(), ErrorKind::WrongFormat { .. }), "magic");
     // Neither of the two durable commits is whole.
     let mut bytes = sample.bytes.clone();
