@@ -8,6 +8,7 @@ use super::items::Items;
 use super::leaf;
 use super::links::Row;
 use super::page::{Link, count};
+use super::record::NEAR_KEY;
 use super::tree::{Pages, of};
 use super::values::Pack;
 use super::writer::Writer;
@@ -177,9 +178,14 @@ impl Writer<'_> {
         if !saves && !window.is_worth_packing(packed) || path.is_empty() && written > 1 {
             return Ok(Closer::AsMany);
         }
+        // More than are used make the file longer than need be: they go behind its end if they are not there.
+        let items = &self.scratch.items;
+        let is_far =
+            |from: &&usize| parting(items.key(**from - 1), items.key(**from)).len() > NEAR_KEY;
         let pages = 2 * path.len()
             + window.row.pages_above()
-            + 2 * starts.len()
+            + starts.len()
+            + starts.iter().skip(1).filter(is_far).count()
             + packed.max(window.pages) as usize;
         if !self.gather_closer(pages + 1, pass)? {
             return Ok(Closer::NoPlace);

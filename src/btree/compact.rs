@@ -303,8 +303,10 @@ impl Core {
         let live = self.live()?;
         let next = self.pass_after(pass, done, live)?;
         // What was written closer found no place at first, and went behind the end.
-        let is_longer = live.end > pass.begun && live.pages < pass.begun;
-        let last = || Pass { is_last: true, ..pass.next(Way::Down(pass.begun)) };
+        // That may have taken pages of the table of pages, and changes need some.
+        let end = pass.begun.max(live.pages + 4);
+        let is_longer = live.end > end;
+        let last = || Pass { is_last: true, ..pass.next(Way::Down(end)) };
         Ok(next.or_else(|| is_longer.then(last)))
     }
 
