@@ -316,3 +316,33 @@ fn links_that_meet_again_end_a_walk() {
         drop(transaction);
     }
 }
+
+/// Inner pages that say they lead to nothing, or to one page, are compacted as they are, or not at all.
+#[test]
+fn inner_pages_without_links_do_no_harm_to_a_compaction() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    for i in 0..400u64 {
+        store.insert(&[&[i as u8 % 20; 300][..], &ordered(i)].concat(), &[1; 200]).unwrap();
+    }
+    drop(store);
+    let template = fs::read(&path).unwrap();
+    let inner: Vec<usize> = (2..template.len() / PAGE)
+        .filter(|page| template[page * PAGE + 8] == 3 && template[page * PAGE + 9] == 1)
+        .collect();
+    assert!(inner.len() > 2, "{inner:?}");
+    for round in 0..32u32 {
+        let mut bytes = template.clone();
+        for (n, page) in inner.iter().enumerate() {
+            let count = if round == 31 { 0 } else { (round >> (n % 5)) as u8 & 1 };
+            bytes[page * PAGE + 10..page * PAGE + 12].copy_from_slice(&[count, 0]);
+            put(&mut bytes, PAGE + 16 * page + 8, 0);
+        }
+        fs::write(&path, &bytes).unwrap();
+        let store = BTree::open(&path).unwrap();
+        let more = (0..1000).take_while(|_| store.compact(1 << 20).is_ok_and(|is_more| is_more));
+        assert!(more.count() < 1000);
+        let _ = store.read().unwrap().main().scan(|_, _| Ok(()));
+    }
+}

@@ -65,7 +65,8 @@ impl Writer<'_> {
         let level = pass.level;
         let window = self.inner_window(tree, path, level)?;
         let pages = window.row.pages.len();
-        if !window.is_worth(window.least(level)) {
+        // A page has links, but for one that is damaged.
+        if window.links < 2 || !window.is_worth(window.least(level)) {
             return Ok((pages, Closer::AsMany));
         }
         let borders = self.take_inner(tree, path, level, &window)?;

@@ -117,7 +117,9 @@ impl Writer<'_> {
                 }
                 let depth = tree.depth;
                 self.lower_root(tree, Link(tree.root).page())?;
-                at.drain(..(depth - tree.depth) as usize);
+                // Where a page says that it has nothing, more levels may go.
+                let gone = (depth - tree.depth) as usize;
+                at.drain(..gone.min(at.len()));
                 return Ok(at);
             }
         }
