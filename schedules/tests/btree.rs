@@ -100,7 +100,10 @@ fn snapshots_are_of_one_commit_beside_single_changes() {
                         })
                     };
                     let now = look();
-                    assert!(now[0] >= now[1] && now[1] >= now[2] && now[2] + 1 >= now[0], "{now:?}");
+                    assert!(
+                        now[0] >= now[1] && now[1] >= now[2] && now[2] + 1 >= now[0],
+                        "{now:?}"
+                    );
                     assert_eq!(look(), now, "in one snapshot");
                     assert_eq!(snapshot.main().iter().count() as u64, snapshot.main().len());
                 }
