@@ -56,6 +56,7 @@ fn run(store: &BTree, input: &mut Input<'_>, model: &mut Model) -> Option<()> {
         let byte = input.byte()?;
         match byte % 8 {
             0 => break,
+            1 if byte >= 64 => singles(store, input, model, byte / 16)?,
             1 => store.sync().expect("sync"),
             2 if byte >= 128 => held.push((store.read_for(HOUR).expect("a lease"), model.clone())),
             2 => held.push((store.read().expect("a snapshot"), model.clone())),
@@ -77,6 +78,27 @@ fn run(store: &BTree, input: &mut Input<'_>, model: &mut Model) -> Option<()> {
         }
     }
     held.iter().for_each(|(snapshot, then)| compare(snapshot, then));
+    Some(())
+}
+
+/// Changes of one record each, by operations of their own: made where the record is, unless somebody reads.
+fn singles(store: &BTree, input: &mut Input<'_>, model: &mut Model, count: u8) -> Option<()> {
+    for _ in 0..count {
+        let byte = input.byte()?;
+        let key = match byte % 4 {
+            // One that others have changed, too.
+            0 => u32::from(byte / 4).to_le_bytes().to_vec(),
+            _ => input.key()?,
+        };
+        if byte >= 200 {
+            let was_there = store.remove(&key).expect("remove");
+            assert_eq!(was_there, model.main.remove(&key).is_some());
+        } else {
+            let value = input.value()?;
+            let was_there = store.insert(&key, &value).expect("insert");
+            assert_eq!(was_there, model.main.insert(key, value).is_some());
+        }
+    }
     Some(())
 }
 
