@@ -80,6 +80,35 @@ fn hostile_words_of_the_session_and_of_commits_do_no_harm() {
     }
 }
 
+/// Danger: who puts back what a dead writer changed writes elsewhere.
+#[test]
+fn hostile_notes_of_what_to_undo_do_no_harm() {
+    const STATE: usize = 2080;
+    const NOTE: usize = 3056;
+    sys::limit_memory(2 << 30);
+    let sample = sample(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let pages = (sample.bytes.len() / PAGE) as u64;
+    for round in 0..rounds(60) {
+        let mut rng = Rng::new(seed(round));
+        let mut bytes = sample.bytes.clone();
+        let state = word(&bytes, STATE);
+        put(&mut bytes, STATE, state | 1 << 63);
+        let note = rng.below(pages + 2);
+        put(&mut bytes, NOTE, note);
+        if let Some(page) = bytes.chunks_mut(PAGE).nth(note as usize).filter(|_| note > 0) {
+            put(page, 8, rng.below(pages + 2));
+            let parts = [rng.below(5), rng.below(4096), rng.below(3000), rng.below(5000)];
+            for (i, part) in parts.into_iter().enumerate() {
+                page[16 + 2 * i..18 + 2 * i].copy_from_slice(&(part as u16).to_le_bytes());
+            }
+        }
+        let what = format!("seed {}, note {note}", round + 1);
+        try_all(&path, &sample, &bytes, &mut rng, &what);
+    }
+}
+
 /// What was appended to the journal says which pages it changed, and what is to be written where: of
 /// any others, and of numbers that cannot be.
 #[test]
