@@ -100,7 +100,7 @@ pub(crate) mod session {
     /// store has a lower end, or again one that it had before.
     pub(crate) const MOVED: u64 = 3048;
     /// While the number of the newest commit has [`CHANGING`](super::super::in_place::CHANGING): the number of the page that
-    /// says what to undo.
+    /// says what to undo, and above 40 bits another number each time.
     pub(crate) const NOTE: u64 = 3056;
     /// The slots of readers that are in page 0.
     pub(crate) const SLOTS: u64 = 3072;

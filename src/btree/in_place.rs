@@ -7,7 +7,10 @@
 //! Order, for a reader who comes meanwhile: the writer marks the number of the newest commit, and then looks for
 //! readers; if there are any, he copies pages after all. A reader writes the stamp of his commit, and then looks whether its
 //! number is still what he read, without a mark (see [`super::pins`]): so one of the two sees the other, and a reader who
-//! comes later waits for the next number, some hundred instructions.
+//! comes later waits for the next number, some hundred instructions. If it does not come, as the writer is stopped, the
+//! reader takes a copy of the leaf, with the noted bytes over it: as the note holds all that the change writes over and anything
+//! refers to, that is what the leaf was, whatever is written meanwhile. Each note has another number, so that one copied
+//! from two is known. Who syncs has to wait.
 //!
 //! Who dies in between leaves the mark, and the number of the page that says what the leaf had: whoever comes next, to write
 //! or to read, puts that back.
@@ -23,13 +26,26 @@ use super::undo::{self, Change, Parts};
 use super::view;
 use super::writer::{Writer, damaged, no_page};
 use super::{inner, leaf};
-use crate::os::atomic::{Ordering, pause};
+use crate::os::atomic::{Ordering, fence, pause};
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// Set in the number of the newest commit while a leaf of it is changed.
 pub(crate) const CHANGING: u64 = 1 << 63;
 /// How often a reader looks whether that is over before he asks whether the writer is dead.
 const LOOKS: u32 = if cfg!(credenza_schedules) { 2 } else { 1000 };
+/// How long who syncs sleeps then, at most.
+const NAP: Duration = Duration::from_millis(1);
+/// The word with the number of the page that has the note has above that a number of the note.
+const NOTE_SHIFT: u32 = 40;
+const NOTE_PAGE: u64 = (1 << NOTE_SHIFT) - 1;
+
+/// What a leaf was before a change that is going on.
+#[derive(Debug)]
+pub(crate) struct Before {
+    pub page: u64,
+    pub bytes: Box<Bytes>,
+}
 
 /// The right to change a page that is one of the newest commit: there is a mark, and nobody holds that.
 pub(crate) struct Alone(());
@@ -100,7 +116,6 @@ impl Writer<'_> {
         let leaf = self.leaf_at_end(main, path)?;
         let bytes = self.page(leaf)?;
         let [born, gone] = self.core.entry(leaf)?.map(|word| word.load(Ordering::Relaxed));
-        // A checksum would not fit any more: a sync may have failed after that was entered.
         if gone != 0 || birth(bytes) != born || !self.scratch.space.is_of_newest_alone(born) {
             return Ok(false);
         }
@@ -108,7 +123,7 @@ impl Writer<'_> {
             return Ok(false);
         };
         let note = self.note_parts(leaf, &parts)?;
-        let Some(alone) = self.core.begin_change(self.base.number, note, born) else {
+        let Some(alone) = self.core.begin_change(self.base.number, note, (leaf, born))? else {
             return Ok(false);
         };
         let mut scratch = std::mem::take(&mut self.scratch.bytes);
@@ -165,19 +180,33 @@ pub(super) fn apply(
     }
 }
 
+#[cold]
+fn bad_note() -> Error {
+    Error::corrupt(session::NOTE, "a page that says what to undo, and cannot be one")
+}
+
 impl Core {
-    /// Begins to change a page of the newest commit, which has this number, if nobody holds a commit from the stamp `born` on.
-    /// What the page holds stands in the page `note`. Until the next commit is published who wants to read waits.
-    fn begin_change(&self, number: u64, note: u64, born: u64) -> Option<Alone> {
-        self.word(session::NOTE).store(note, Ordering::Relaxed);
+    /// Begins to change a leaf of the newest commit, which has this number, if nobody holds a commit from the stamp on that it
+    /// was born under. What it holds stands in the page `note`. Until the next commit is published who wants to read waits.
+    fn begin_change(
+        &self,
+        number: u64,
+        note: u64,
+        (leaf, born): (u64, u64),
+    ) -> Result<Option<Alone>> {
+        let [_, gone] = self.entry(leaf)?;
+        let word = self.word(session::NOTE);
+        let next = (word.load(Ordering::Relaxed) >> NOTE_SHIFT).wrapping_add(1) << NOTE_SHIFT;
+        word.store(next | note & NOTE_PAGE, Ordering::Release);
         let state = self.word(session::STATE);
         state.store(number | CHANGING, Ordering::SeqCst);
-        // Looking for them begins with a fence.
-        let is_held = self.pins().any(|stamp| stamp >= born);
+        // Looking for them begins with a fence. A checksum would not fit any more: a sync that failed may have entered one, and
+        // does so under a pin.
+        let is_held = self.pins().any(|stamp| stamp >= born) || gone.load(Ordering::SeqCst) != 0;
         if is_held {
             state.store(number, Ordering::SeqCst);
         }
-        (!is_held).then_some(Alone(()))
+        Ok((!is_held).then_some(Alone(())))
     }
 
     /// Whether a page of the newest commit is being changed, or was by somebody who died.
@@ -185,21 +214,72 @@ impl Core {
         self.load(session::STATE) & CHANGING != 0
     }
 
-    /// Waits until no page of the newest commit is being changed, and undoes it if who did so is dead.
+    /// Waits until no leaf of the newest commit is being changed, and undoes it if who did so is dead.
     #[cold]
     pub(crate) fn await_change(&self) -> Result<()> {
-        let mut looks = 0;
-        while self.is_changing() {
-            looks += 1;
-            if looks % LOOKS == 0 {
-                // The lock is not waited for: who has it may wait for something that this one has. What is needed is the
-                // first step of any writer.
-                drop(Writer::try_begin(self)?);
-                std::thread::yield_now();
+        while self.is_changing() && self.is_long_changing()? {
+            std::thread::sleep(NAP);
+        }
+        Ok(())
+    }
+
+    /// The same for the reader who holds the commit with this number and need not wait long: if the change comes to no
+    /// end, what its leaf was.
+    #[cold]
+    pub(crate) fn await_or_see_before(&self, number: u64) -> Result<Option<Before>> {
+        while self.is_changing() && self.is_long_changing()? {
+            if let Some(before) = self.before_change(number)? {
+                return Ok(Some(before));
+            }
+            // Another change has begun, or this is over.
+            if self.load(session::STATE) != number | CHANGING {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Looks for a while whether a change is over; whether it is not, and who makes it is not dead.
+    fn is_long_changing(&self) -> Result<bool> {
+        for _ in 0..LOOKS {
+            if !self.is_changing() {
+                return Ok(false);
             }
             pause();
         }
-        Ok(())
+        // The lock is not waited for: who has it may wait for something that this one has. What is needed is the first step
+        // of any writer.
+        drop(Writer::try_begin(self)?);
+        std::thread::yield_now();
+        Ok(self.is_changing())
+    }
+
+    /// What the leaf that is being changed was in the commit with this number; `None` if that change is over.
+    fn before_change(&self, number: u64) -> Result<Option<Before>> {
+        let word = self.load(session::NOTE);
+        let copies = (|| {
+            let note = self.copy_of_page(word & NOTE_PAGE)?;
+            let (page, parts) = Parts::read(&note).filter(|(page, _)| self.is_leaf(*page))?;
+            let mut bytes = self.copy_of_page(page)?;
+            for (at, part) in parts {
+                bytes[at..at + part.len()].copy_from_slice(part);
+            }
+            Some(Before { page, bytes })
+        })();
+        fence(Ordering::SeqCst);
+        let is_same =
+            self.load(session::STATE) == number | CHANGING && self.load(session::NOTE) == word;
+        if is_same { copies.map(Some).ok_or_else(bad_note) } else { Ok(None) }
+    }
+
+    /// A copy of a page that others may write to meanwhile.
+    fn copy_of_page(&self, page: u64) -> Option<Box<Bytes>> {
+        let mut bytes = Box::new([0; PAGE]);
+        let from = page.checked_mul(PAGE_BYTES)?;
+        for (at, bytes) in (from..).step_by(8).zip(bytes.as_chunks_mut().0) {
+            *bytes = self.map_word(at)?.load(Ordering::Acquire).to_le_bytes();
+        }
+        Some(bytes)
     }
 
     /// Undoes what somebody changed in a page of the newest commit who did not come to the next one; only who has the
@@ -210,20 +290,14 @@ impl Core {
 
     #[cold]
     fn undo_noted(&self) -> Result<()> {
-        let bad =
-            || Error::corrupt(session::NOTE, "a page that says what to undo, and cannot be one");
-        let mut note = [0; PAGE];
-        let from = self.load(session::NOTE).checked_mul(PAGE_BYTES).ok_or_else(bad)?;
-        for (at, bytes) in (from..).step_by(8).zip(note.as_chunks_mut().0) {
-            *bytes = self.map_word(at).ok_or_else(bad)?.load(Ordering::Acquire).to_le_bytes();
-        }
-        let (leaf, parts) = Parts::read(&note).ok_or_else(bad)?;
+        let note = self.copy_of_page(self.load(session::NOTE) & NOTE_PAGE).ok_or_else(bad_note)?;
+        let (leaf, parts) = Parts::read(&note).ok_or_else(bad_note)?;
         if !self.is_leaf(leaf) {
-            return Err(bad());
+            return Err(bad_note());
         }
         for (at, bytes) in parts {
             if !view::restore(&self.map, leaf * PAGE_BYTES + at as u64, bytes) {
-                return Err(bad());
+                return Err(bad_note());
             }
         }
         let state = self.word(session::STATE);
@@ -305,18 +379,24 @@ mod tests {
         store.verify(|_, _| ()).unwrap();
     }
 
+    /// Begins to change a record where it is.
+    fn begin_within<'s>(store: &'s BTree, change: Change<'_>) -> (Writer<'s>, Alone, u64, Place) {
+        let mut writer = Writer::begin(store.core()).unwrap();
+        let (main, mut path) = (writer.base.main, Vec::new());
+        let place = writer.find(&main, change.key(), &mut path).unwrap();
+        let leaf = writer.leaf_at_end(&main, &path).unwrap();
+        let parts = undo::written_over(writer.page(leaf).unwrap(), place, change);
+        let note = writer.note_parts(leaf, &parts.unwrap().unwrap()).unwrap();
+        let (number, born) = (writer.base.number, birth(writer.page(leaf).unwrap()));
+        let alone = writer.core.begin_change(number, note, (leaf, born)).unwrap().unwrap();
+        (writer, alone, leaf, place)
+    }
+
     /// Changes a record as one does who is killed before the commit.
     fn die_within(store: &BTree, change: Change<'_>) {
         thread::scope(|scope| {
             scope.spawn(|| {
-                let mut writer = Writer::begin(store.core()).unwrap();
-                let (main, mut path) = (writer.base.main, Vec::new());
-                let place = writer.find(&main, change.key(), &mut path).unwrap();
-                let leaf = writer.leaf_at_end(&main, &path).unwrap();
-                let parts = undo::written_over(writer.page(leaf).unwrap(), place, change);
-                let note = writer.note_parts(leaf, &parts.unwrap().unwrap()).unwrap();
-                let born = birth(writer.page(leaf).unwrap());
-                let alone = writer.core.begin_change(writer.base.number, note, born).unwrap();
+                let (mut writer, alone, leaf, place) = begin_within(store, change);
                 let bytes = writer.own.alone_mut(leaf, &alone).unwrap();
                 assert!(apply(bytes, place, change, &mut Vec::new()).unwrap());
                 // The kernel says of the lock that its owner died.
@@ -366,11 +446,87 @@ mod tests {
                 let before = records(&store);
                 die_within(&store, change);
                 next(&store, &folder.path().join(format!("copy {n} {m}")));
+                // Whoever reads need not know yet that the thread is gone.
+                assert_eq!(records(&store), before, "{n} {m}");
+                store.core().await_change().unwrap();
                 assert!(!store.core().is_changing());
                 assert_eq!(records(&store), before, "{n} {m}");
                 store.verify(|_, _| ()).unwrap();
             }
         }
+    }
+
+    /// Danger: a writer who is stopped stops all who want to read; or they see half of what he changes.
+    #[test]
+    fn nobody_waits_to_read_for_a_writer_who_is_stopped() {
+        let changes = [
+            Change::Put(b"key 000051", b"of another length"),
+            Change::Put(b"key 000052", &[8; 8]),
+            Change::Remove(b"key 000054"),
+        ];
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder.path().join("store"));
+        for change in changes {
+            store.insert(change.key(), &[7; 8]).unwrap();
+            let before = records(&store);
+            let (mut writer, alone, leaf, place) = begin_within(&store, change);
+            let seen = thread::scope(|scope| scope.spawn(|| records(&store)).join().unwrap());
+            assert_eq!(seen, before, "before anything is written");
+            let bytes = writer.own.alone_mut(leaf, &alone).unwrap();
+            assert!(apply(bytes, place, change, &mut Vec::new()).unwrap());
+            let (held, goes_on) = (std::sync::Barrier::new(2), std::sync::Barrier::new(2));
+            thread::scope(|scope| {
+                let reader = scope.spawn(|| {
+                    let snapshots = [store.read().unwrap(), store.read_for(Duration::MAX).unwrap()];
+                    for wait in [&held, &goes_on] {
+                        for snapshot in &snapshots {
+                            let own = |record: Result<(Vec<u8>, &[u8])>| {
+                                record.map(|(key, value)| (key, value.to_vec()))
+                            };
+                            let seen: Result<Vec<_>> = snapshot.main().iter().map(own).collect();
+                            assert_eq!(seen.unwrap(), before);
+                        }
+                        wait.wait();
+                    }
+                });
+                held.wait();
+                let (main, catalog) = (writer.base.main, writer.base.catalog);
+                writer.publish(main, catalog).unwrap();
+                writer.finish();
+                drop(writer);
+                // Beside who sees the state before.
+                store.insert(b"key 000050", b"later").unwrap();
+                goes_on.wait();
+                reader.join().unwrap();
+            });
+            assert_ne!(records(&store), before);
+            store.remove(change.key()).unwrap();
+            store.insert(change.key(), b"so that the count is right").unwrap();
+        }
+    }
+
+    /// Danger: a checksum that a sync entered which then failed, of what the leaf was.
+    #[test]
+    fn a_leaf_that_got_a_checksum_meanwhile_is_not_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = store(&folder.path().join("store"));
+        store.insert(b"key 000052", &[7; 8]).unwrap();
+        let mut writer = Writer::begin(store.core()).unwrap();
+        let (main, mut path) = (writer.base.main, Vec::new());
+        let change = Change::Put(b"key 000052", &[8; 8]);
+        let place = writer.find(&main, change.key(), &mut path).unwrap();
+        let leaf = writer.leaf_at_end(&main, &path).unwrap();
+        let parts = undo::written_over(writer.page(leaf).unwrap(), place, change);
+        let note = writer.note_parts(leaf, &parts.unwrap().unwrap()).unwrap();
+        let born = birth(writer.page(leaf).unwrap());
+        let sum = super::super::format::page_sum(writer.page(leaf).unwrap(), leaf);
+        store.core().entry(leaf).unwrap()[1].store(sum, Ordering::SeqCst);
+        let number = writer.base.number;
+        assert!(store.core().begin_change(number, note, (leaf, born)).unwrap().is_none());
+        assert!(!store.core().is_changing());
+        drop(writer);
+        store.insert(b"key 000052", &[9; 8]).unwrap();
+        store.verify(|_, _| ()).unwrap();
     }
 
     #[test]
@@ -381,6 +537,7 @@ mod tests {
             let store = store(&path);
             die_within(&store, Change::Put(b"key 000051", b"x"));
             store.core().word(session::NOTE).store(note, Ordering::SeqCst);
+            assert!(store.core().await_change().unwrap_err().is_bad_file());
             assert!(store.read().unwrap_err().is_bad_file());
             assert!(store.insert(b"key", b"value").unwrap_err().is_bad_file());
         }

@@ -34,6 +34,7 @@
 
 use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
+use super::in_place::Before;
 use super::view::Holds;
 use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
@@ -144,15 +145,20 @@ fn me() -> u64 {
     u64::from(own_pid()) << PID_SHIFT | own_start() & START_MASK
 }
 
-/// Takes the newest commit, and a pin on it.
+/// Takes the newest commit, and a pin on it; and what a leaf of it was that is being changed by one who is stopped.
 #[inline(always)]
-pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
+pub(crate) fn pin_to_read(core: &Core) -> Result<(Pin<'_>, Commit, Option<Before>)> {
     if let Some(only) = core.only() {
-        return Ok((nothing(core)?, only.commit));
+        return Ok((nothing(core)?, only.commit, None));
     }
     let pin = reserve(core)?;
-    let commit = pin.hold_newest(core)?;
-    Ok((pin, commit))
+    let (commit, before) = pin.hold_or_see_before(core)?;
+    Ok((pin, commit, before))
+}
+
+/// The same for who reads no leaf.
+pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
+    pin_to_read(core).map(|(pin, commit, _)| (pin, commit))
 }
 
 /// A pin of one who may write, on nothing yet. Where there is no slot left this waits for who writes.
@@ -171,9 +177,19 @@ pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
 }
 
 impl Pin<'_> {
-    /// Has it on the newest commit, and gives that back.
-    #[inline(always)]
+    /// Has it on the newest commit, and gives that back: waits as long as a leaf of it is being changed.
     pub(crate) fn hold_newest(&self, core: &Core) -> Result<Commit> {
+        loop {
+            match self.hold_or_see_before(core)? {
+                (commit, None) => return Ok(commit),
+                (_, Some(_)) => core.await_change()?,
+            }
+        }
+    }
+
+    /// The same without a wait: with what the leaf was, if it is being changed by one who is stopped.
+    #[inline(always)]
+    pub(crate) fn hold_or_see_before(&self, core: &Core) -> Result<(Commit, Option<Before>)> {
         self.slot.time.store(0, Ordering::Relaxed);
         loop {
             let commit = core.newest();
@@ -181,10 +197,12 @@ impl Pin<'_> {
             self.slot.stamp.store(commit.stamp, Ordering::Release);
             fence(Ordering::SeqCst);
             if core.word(session::STATE).load(Ordering::Acquire) == commit.number {
-                return Ok(commit);
+                return Ok((commit, None));
             }
-            if core.is_changing() {
-                core.await_change()?;
+            if core.is_changing()
+                && let Some(before) = core.await_or_see_before(commit.number)?
+            {
+                return Ok((commit, Some(before)));
             }
         }
     }

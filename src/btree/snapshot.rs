@@ -32,8 +32,9 @@ pub struct Snapshot<'s> {
 
 impl<'s> Snapshot<'s> {
     pub(crate) fn new(core: &'s Core, recorder: Option<&'s Recorder>) -> Result<Snapshot<'s>> {
-        let (pin, commit) = pins::pin(core)?;
-        Ok(Snapshot { source: Source::new(core, commit.end), commit, recorder, _pin: pin })
+        let (pin, commit, before) = pins::pin_to_read(core)?;
+        let source = Source::new(core, commit.end).with(before);
+        Ok(Snapshot { source, commit, recorder, _pin: pin })
     }
 
     /// One that can be taken away when its lease is over.
@@ -44,7 +45,7 @@ impl<'s> Snapshot<'s> {
     ) -> Result<Snapshot<'s>> {
         let mut snapshot = Snapshot::new(core, recorder)?;
         if let Some(claim) = pins::lease(&snapshot._pin, lease) {
-            snapshot.source = Source::leased(core, snapshot.commit.end, claim);
+            snapshot.source = snapshot.source.to_leased(claim);
         }
         Ok(snapshot)
     }

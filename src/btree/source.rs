@@ -5,6 +5,7 @@
 
 use super::core::Core;
 use super::format::{BAD_FAR_SUM, PAGE, PAGE_BYTES, far_sum};
+use super::in_place::Before;
 use super::lease::Leased;
 use super::page::Bytes;
 use super::pins::Claim;
@@ -14,6 +15,7 @@ use super::view::{self, Holds};
 use super::writer::no_page;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// So much is copied before those who read much in turn begin afresh.
@@ -27,8 +29,10 @@ pub(crate) struct Source<'c> {
     core: &'c Core,
     /// Whether what is read is compared with its checksum.
     checks: bool,
-    /// Whether it is, or there is a lease.
+    /// Whether it is, or there is a lease, or a leaf that is read elsewhere.
     is_careful: bool,
+    /// What a leaf was when this was begun, which somebody was changing.
+    before: Option<Arc<Before>>,
     /// What was copied under a lease.
     lease: Option<Box<Leased<'c>>>,
     /// Pages behind are not of this commit.
@@ -40,7 +44,7 @@ impl Holds for Source<'_> {}
 impl<'c> Source<'c> {
     pub(crate) fn new(core: &'c Core, end: u64) -> Source<'c> {
         let checks = core.checks_reads();
-        Source { map: &core.map, core, checks, is_careful: checks, lease: None, end }
+        Source { map: &core.map, core, checks, is_careful: checks, before: None, lease: None, end }
     }
 
     /// Compares what is read from now on with its checksum. The table of pages must say the right ones.
@@ -48,24 +52,33 @@ impl<'c> Source<'c> {
         (self.checks, self.is_careful) = (true, true);
     }
 
-    /// The pages of a commit that is held as long as nobody takes the pin away.
-    pub(crate) fn leased(core: &'c Core, end: u64, claim: Claim<'c>) -> Source<'c> {
-        let lease = Some(Box::new(Leased::new(core, claim)));
-        Source { is_careful: true, lease, ..Source::new(core, end) }
+    /// The same with a leaf that is what it was before.
+    pub(crate) fn with(self, before: Option<Before>) -> Source<'c> {
+        match before {
+            None => self,
+            Some(before) => Source { is_careful: true, before: Some(Arc::new(before)), ..self },
+        }
+    }
+
+    /// The same pages, which are held as long as nobody takes the pin away; nothing is copied yet.
+    pub(crate) fn to_leased(&self, claim: Claim<'c>) -> Source<'c> {
+        let lease = Some(Box::new(Leased::new(self.core, claim)));
+        let (checks, before) = (self.checks, self.before.clone());
+        Source { checks, is_careful: true, before, lease, ..Source::new(self.core, self.end) }
     }
 
     /// The same pages with no copies yet, for those who read much in turn; `None` if there are none.
     pub(crate) fn afresh(&self) -> Option<Source<'c>> {
         let lease = self.lease.as_ref()?;
-        Some(Source { checks: self.checks, ..Source::leased(self.core, self.end, *lease.claim()) })
+        Some(self.to_leased(*lease.claim()))
     }
 
     /// The same pages, and what is read of them is compared with its checksum.
     pub(crate) fn checked(&self) -> Result<Source<'c>> {
         self.core.ensure_swept()?;
         let mut source = match &self.lease {
-            Some(lease) => Source::leased(self.core, self.end, *lease.claim()),
-            None => Source::new(self.core, self.end),
+            Some(lease) => self.to_leased(*lease.claim()),
+            None => Source { before: self.before.clone(), ..Source::new(self.core, self.end) },
         };
         source.check();
         Ok(source)
@@ -107,9 +120,16 @@ impl<'c> Source<'c> {
 
     #[cold]
     fn with_care(&self, number: u64) -> Result<&Bytes> {
+        if let Some(before) = self.before.as_ref().filter(|before| before.page == number) {
+            // It has no checksum, or it would not be changed.
+            return Ok(&before.bytes);
+        }
         let Some(lease) = &self.lease else {
             let bytes = self.in_map(number)?;
-            return self.core.check_page(number, bytes).map(|()| bytes);
+            if self.checks {
+                self.core.check_page(number, bytes)?;
+            }
+            return Ok(bytes);
         };
         let check = |bytes: &[u8]| match bytes.first_chunk::<PAGE>() {
             Some(bytes) if self.checks => lease.check_page(number, bytes),
