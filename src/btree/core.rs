@@ -129,20 +129,23 @@ impl Core {
             ));
         }
         lock_range(file, READING, Want::Shared, true)?;
+        // Of what is put right to be read nothing comes to the file.
+        let private = |commit: Commit| {
+            let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
+            SharedMap::private(clone, commit.end * PAGE_BYTES)
+        };
         // After a new start of the machine, what processes shared is not looked at.
         let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
         let (newest, since) = if is_current {
             if core.is_changing() {
-                let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-                core.map = SharedMap::private(clone, core.newest().end * PAGE_BYTES)?;
+                core.map = private(core.newest())?;
                 core.undo_change()?;
             }
             (core.newest(), core.changes_to_redo(&core.newest())?)
         } else {
             let recovered = core.recovered()?.ok_or_else(no_durable)?;
             if recovered.since.is_some() {
-                let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-                core.map = SharedMap::private(clone, recovered.commit.end * PAGE_BYTES)?;
+                core.map = private(recovered.commit)?;
                 core.redo(&recovered)?;
             }
             (recovered.commit, recovered.since)
@@ -277,6 +280,12 @@ impl Core {
         Turns::in_head(&self.map, session::SYNC_LOCK, session::SYNCS)
     }
 
+    /// The number of the newest commit, also while a leaf of it is changed.
+    #[inline(always)]
+    fn newest_number(&self) -> u64 {
+        self.load(session::STATE) & !CHANGING
+    }
+
     /// The newest commit.
     #[inline(always)]
     pub(crate) fn newest(&self) -> Commit {
@@ -284,12 +293,12 @@ impl Core {
             return only.commit;
         }
         loop {
-            let number = self.load(session::STATE) & !CHANGING;
+            let number = self.newest_number();
             let at = session::COMMITS[(number % 2) as usize] as usize / 8;
             let words: [u64; COMMIT_WORDS] =
                 std::array::from_fn(|i| self.map.head()[at + i].load(Ordering::Acquire));
             // It is written over when there have been two more.
-            if self.load(session::STATE) & !CHANGING == number {
+            if self.newest_number() == number {
                 return Commit { number, ..Commit::of(words) };
             }
         }
@@ -311,7 +320,7 @@ impl Core {
             let commit = self.newest();
             match self.check_commit(&commit).and_then(|()| self.check_durable(&commit)) {
                 // The file may have been made shorter for one that came since, or that one be durable.
-                Err(_) if self.load(session::STATE) & !CHANGING != commit.number => {}
+                Err(_) if self.newest_number() != commit.number => {}
                 checked => return checked,
             }
         }

@@ -18,15 +18,16 @@
 use super::core::Core;
 use super::edit::{Old, Step};
 use super::format::{FIXED, PAGE, PAGE_BYTES, Tree, session};
-use super::page::{Bytes, Kind, Link, Place, birth};
+use super::leaf;
+use super::page::{Bytes, Kind, Place, birth};
 use super::pins;
 use super::record::ValueToStore;
 use super::tree::{Pages, of};
-use super::undo::{self, Change, Parts};
+use super::undo::{self, Change, Part, Parts};
 use super::view;
 use super::writer::{Writer, damaged, no_page};
-use super::{inner, leaf};
 use crate::os::atomic::{Ordering, fence, pause};
+use crate::os::file::read_exact_at;
 use crate::{Error, Result};
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ impl Writer<'_> {
         place: Place,
         path: &[Step],
     ) -> Result<bool> {
-        let leaf = self.leaf_at_end(main, path)?;
+        let leaf = self.page_below(main, path)?;
         let bytes = self.page(leaf)?;
         let [born, gone] = self.core.entry(leaf)?.map(|word| word.load(Ordering::Relaxed));
         if gone != 0 || birth(bytes) != born || !self.scratch.space.is_of_newest_alone(born) {
@@ -143,12 +144,6 @@ impl Writer<'_> {
         self.publish(*main, catalog)?;
         self.finish();
         Ok(true)
-    }
-
-    /// The leaf that a path leads to.
-    fn leaf_at_end(&self, tree: &Tree, path: &[Step]) -> Result<u64> {
-        let Some(step) = path.last() else { return Ok(Link(tree.root).page()) };
-        Ok(of(step.page, inner::link(self.page(step.page)?, step.index))?.page())
     }
 
     /// Notes what parts of a leaf hold, in a free page: which that is. It stays free, and as it is as long as this writer
@@ -257,29 +252,32 @@ impl Core {
     /// What the leaf that is being changed was in the commit with this number; `None` if that change is over.
     fn before_change(&self, number: u64) -> Result<Option<Before>> {
         let word = self.load(session::NOTE);
-        let copies = (|| {
+        let before = (|| {
             let note = self.copy_of_page(word & NOTE_PAGE)?;
-            let (page, parts) = Parts::read(&note).filter(|(page, _)| self.is_leaf(*page))?;
+            let (page, parts) = self.noted(&note)?;
             let mut bytes = self.copy_of_page(page)?;
             for (at, part) in parts {
                 bytes[at..at + part.len()].copy_from_slice(part);
             }
-            Some(Before { page, bytes })
+            Ok(Before { page, bytes })
         })();
         fence(Ordering::SeqCst);
         let is_same =
             self.load(session::STATE) == number | CHANGING && self.load(session::NOTE) == word;
-        if is_same { copies.map(Some).ok_or_else(bad_note) } else { Ok(None) }
+        if is_same { before.map(Some) } else { Ok(None) }
     }
 
-    /// A copy of a page that others may write to meanwhile.
-    fn copy_of_page(&self, page: u64) -> Option<Box<Bytes>> {
+    /// A copy of a page that another may write to meanwhile: not through the map, as under a lease.
+    fn copy_of_page(&self, page: u64) -> Result<Box<Bytes>> {
         let mut bytes = Box::new([0; PAGE]);
-        let from = page.checked_mul(PAGE_BYTES)?;
-        for (at, bytes) in (from..).step_by(8).zip(bytes.as_chunks_mut().0) {
-            *bytes = self.map_word(at)?.load(Ordering::Acquire).to_le_bytes();
-        }
-        Some(bytes)
+        let from = page.checked_mul(PAGE_BYTES).ok_or_else(bad_note)?;
+        read_exact_at(self.map.file(), &mut bytes[..], from)?;
+        Ok(bytes)
+    }
+
+    /// What a note says of which leaf: a damaged one is not to be written over anything else.
+    fn noted<'n>(&self, note: &'n Bytes) -> Result<(u64, Vec<Part<'n>>)> {
+        Parts::read(note).filter(|(leaf, _)| self.is_leaf(*leaf)).ok_or_else(bad_note)
     }
 
     /// Undoes what somebody changed in a page of the newest commit who did not come to the next one; only who has the
@@ -290,11 +288,8 @@ impl Core {
 
     #[cold]
     fn undo_noted(&self) -> Result<()> {
-        let note = self.copy_of_page(self.load(session::NOTE) & NOTE_PAGE).ok_or_else(bad_note)?;
-        let (leaf, parts) = Parts::read(&note).ok_or_else(bad_note)?;
-        if !self.is_leaf(leaf) {
-            return Err(bad_note());
-        }
+        let note = self.copy_of_page(self.load(session::NOTE) & NOTE_PAGE)?;
+        let (leaf, parts) = self.noted(&note)?;
         for (at, bytes) in parts {
             if !view::restore(&self.map, leaf * PAGE_BYTES + at as u64, bytes) {
                 return Err(bad_note());
@@ -305,7 +300,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a page is a leaf: a damaged note is not to be written over anything else.
+    /// Whether a page is a leaf.
     fn is_leaf(&self, page: u64) -> bool {
         let born = self.entry(page).map_or(0, |[birth, _]| birth.load(Ordering::Acquire));
         let word = page.checked_mul(PAGE_BYTES).and_then(|at| self.map_word(at + 8));
@@ -379,16 +374,34 @@ mod tests {
         store.verify(|_, _| ()).unwrap();
     }
 
-    /// Begins to change a record where it is.
-    fn begin_within<'s>(store: &'s BTree, change: Change<'_>) -> (Writer<'s>, Alone, u64, Place) {
+    /// One of each kind.
+    const CHANGES: [Change<'static>; 3] = [
+        Change::Put(b"key 000051", b"of another length"),
+        Change::Put(b"key 000052", &[8; 8]),
+        Change::Remove(b"key 000054"),
+    ];
+
+    /// All but the mark of a change of a record where it is: the writer, the leaf, the place there, and the note.
+    fn prepare<'s>(store: &'s BTree, change: Change<'_>) -> (Writer<'s>, u64, Place, u64) {
         let mut writer = Writer::begin(store.core()).unwrap();
         let (main, mut path) = (writer.base.main, Vec::new());
         let place = writer.find(&main, change.key(), &mut path).unwrap();
-        let leaf = writer.leaf_at_end(&main, &path).unwrap();
+        let leaf = writer.page_below(&main, &path).unwrap();
         let parts = undo::written_over(writer.page(leaf).unwrap(), place, change);
         let note = writer.note_parts(leaf, &parts.unwrap().unwrap()).unwrap();
+        (writer, leaf, place, note)
+    }
+
+    /// Marks it, if that can be.
+    fn mark(writer: &Writer<'_>, leaf: u64, note: u64) -> Option<Alone> {
         let (number, born) = (writer.base.number, birth(writer.page(leaf).unwrap()));
-        let alone = writer.core.begin_change(number, note, (leaf, born)).unwrap().unwrap();
+        writer.core.begin_change(number, note, (leaf, born)).unwrap()
+    }
+
+    /// Begins to change a record where it is.
+    fn begin_within<'s>(store: &'s BTree, change: Change<'_>) -> (Writer<'s>, Alone, u64, Place) {
+        let (writer, leaf, place, note) = prepare(store, change);
+        let alone = mark(&writer, leaf, note).unwrap();
         (writer, alone, leaf, place)
     }
 
@@ -431,14 +444,9 @@ mod tests {
                 other.verify(|_, _| ()).unwrap();
             },
         ];
-        let changes = [
-            Change::Put(b"key 000051", b"of another length"),
-            Change::Put(b"key 000052", &[8; 8]),
-            Change::Remove(b"key 000054"),
-        ];
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder.path().join("store"));
-        for (n, change) in changes.into_iter().enumerate() {
+        for (n, change) in CHANGES.into_iter().enumerate() {
             for (m, next) in nexts.iter().enumerate() {
                 // One of which the disk has nothing yet.
                 store.insert(&key(1_000_000), &[m as u8; 3]).unwrap();
@@ -459,14 +467,9 @@ mod tests {
     /// Danger: a writer who is stopped stops all who want to read; or they see half of what he changes.
     #[test]
     fn nobody_waits_to_read_for_a_writer_who_is_stopped() {
-        let changes = [
-            Change::Put(b"key 000051", b"of another length"),
-            Change::Put(b"key 000052", &[8; 8]),
-            Change::Remove(b"key 000054"),
-        ];
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder.path().join("store"));
-        for change in changes {
+        for change in CHANGES {
             store.insert(change.key(), &[7; 8]).unwrap();
             let before = records(&store);
             let (mut writer, alone, leaf, place) = begin_within(&store, change);
@@ -511,18 +514,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let store = store(&folder.path().join("store"));
         store.insert(b"key 000052", &[7; 8]).unwrap();
-        let mut writer = Writer::begin(store.core()).unwrap();
-        let (main, mut path) = (writer.base.main, Vec::new());
-        let change = Change::Put(b"key 000052", &[8; 8]);
-        let place = writer.find(&main, change.key(), &mut path).unwrap();
-        let leaf = writer.leaf_at_end(&main, &path).unwrap();
-        let parts = undo::written_over(writer.page(leaf).unwrap(), place, change);
-        let note = writer.note_parts(leaf, &parts.unwrap().unwrap()).unwrap();
-        let born = birth(writer.page(leaf).unwrap());
+        let (writer, leaf, _, note) = prepare(&store, Change::Put(b"key 000052", &[8; 8]));
         let sum = super::super::format::page_sum(writer.page(leaf).unwrap(), leaf);
         store.core().entry(leaf).unwrap()[1].store(sum, Ordering::SeqCst);
-        let number = writer.base.number;
-        assert!(store.core().begin_change(number, note, (leaf, born)).unwrap().is_none());
+        assert!(mark(&writer, leaf, note).is_none());
         assert!(!store.core().is_changing());
         drop(writer);
         store.insert(b"key 000052", &[9; 8]).unwrap();

@@ -101,8 +101,7 @@ impl<'s> Snapshot<'s> {
     ///
     /// [`OpenOptions::check_reads`]: super::OpenOptions::check_reads
     pub fn check_reads(&mut self) -> Result<()> {
-        self.source.core().ensure_swept().of(&self.source)?;
-        self.source.check();
+        self.source = self.source.checked().of(&self.source)?;
         Ok(())
     }
 

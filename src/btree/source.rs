@@ -47,11 +47,6 @@ impl<'c> Source<'c> {
         Source { map: &core.map, core, checks, is_careful: checks, before: None, lease: None, end }
     }
 
-    /// Compares what is read from now on with its checksum. The table of pages must say the right ones.
-    pub(crate) fn check(&mut self) {
-        (self.checks, self.is_careful) = (true, true);
-    }
-
     /// The same with a leaf that is what it was before.
     pub(crate) fn with(self, before: Option<Before>) -> Source<'c> {
         match before {
@@ -75,13 +70,13 @@ impl<'c> Source<'c> {
 
     /// The same pages, and what is read of them is compared with its checksum.
     pub(crate) fn checked(&self) -> Result<Source<'c>> {
+        // After a power failure the table of pages may not say the right ones.
         self.core.ensure_swept()?;
-        let mut source = match &self.lease {
+        let source = match &self.lease {
             Some(lease) => self.to_leased(*lease.claim()),
             None => Source { before: self.before.clone(), ..Source::new(self.core, self.end) },
         };
-        source.check();
-        Ok(source)
+        Ok(Source { checks: true, is_careful: true, ..source })
     }
 
     /// Whether what is read is copied, under a lease.

@@ -45,10 +45,11 @@ pub(crate) fn redo(map: &SharedMap, at: u64, bytes: &[u8]) -> bool {
     unsafe { map.write(at, bytes) }
 }
 
-/// Puts back bytes of a page that somebody changed who died: nobody holds the newest commit, which alone has it, as who wants
-/// to waits until this is done.
+/// Puts back bytes of a leaf that somebody changed who died. The newest commit alone has it, and who wants to read that meanwhile
+/// waits, or takes a copy by a read.
 pub(crate) fn restore(map: &SharedMap, at: u64, bytes: &[u8]) -> bool {
-    // SAFETY: who has the writer's lock, or the store alone, has borrowed nothing of that page from the map.
+    // SAFETY: nobody has borrowed anything of that leaf from the map, neither this one, who has the writer's lock or the store
+    // alone, nor a reader.
     unsafe { map.write(at, bytes) }
 }
 
