@@ -244,16 +244,31 @@ impl Place {
 
     /// The segment that this is the beginning of, if whole records lead from here to that end of the log.
     fn leads_to(self, core: &Core, held: &impl Holds, end: &Checkpoint) -> Result<Found> {
+        self.walk_to(core, held, (end.sequence, end.end), |_| {}).map(|()| self.segment)
+    }
+
+    /// Goes on to that end of the log, a segment's number and a place: an error if whole records do not lead there. Calls
+    /// `passed` with the bytes of each.
+    pub(crate) fn walk_to(
+        self,
+        core: &Core,
+        held: &impl Holds,
+        end: (u64, u64),
+        mut passed: impl FnMut(u64),
+    ) -> Result<()> {
         let mut place = self;
-        while (place.segment.sequence, place.at) < (end.sequence, end.end) {
-            place = match place.next(core, held) {
-                Next::Record(_, place) | Next::Segment(place) => place,
+        while (place.segment.sequence, place.at) < end {
+            let (next, bytes) = match place.next(core, held) {
+                Next::Record(_, next) => (next, next.at - place.at),
+                Next::Segment(next) => (next, place.segment.end().saturating_sub(place.at)),
                 Next::Nothing(why) => return Err(damaged_data(place.at, why.into())),
             };
+            passed(bytes);
+            place = next;
         }
-        let is_end = (place.segment.sequence, place.at) == (end.sequence, end.end);
+        let is_end = (place.segment.sequence, place.at) == end;
         let what = "the log does not lead to where it was";
-        is_end.then_some(self.segment).ok_or_else(|| damaged_data(place.at, what.into()))
+        is_end.then_some(()).ok_or_else(|| damaged_data(place.at, what.into()))
     }
 
     /// Whether so many whole records follow that may belong to a batch. A batch in another is damage: were

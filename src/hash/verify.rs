@@ -10,7 +10,7 @@ use super::index::{Index, State, damaged};
 use super::page::{OVERFLOW, address_of};
 use super::reader::{left_unfinished, too_busy};
 use super::rebuild::{Log, damaged_data};
-use super::scan::{Found, Next, Place};
+use super::scan::{Found, Place};
 use super::view::{Holds, is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
@@ -61,22 +61,14 @@ impl Core {
         let ends = |segment: &Found| if segment.unit == last.unit { *end } else { segment.end() };
         let bytes = segments.iter().map(|segment| ends(segment) - segment.first());
         let total = bytes.fold(0, u64::saturating_add);
-        let (mut place, mut done, mut told) = (Place::first_of(*first), 0u64, 0);
-        while (place.segment.sequence, place.at) < (last.sequence, *end) {
-            let (next, bytes) = match place.next(self, held) {
-                Next::Record(_, next) => (next, next.at - place.at),
-                Next::Segment(next) => (next, place.segment.end().saturating_sub(place.at)),
-                Next::Nothing(why) => return Err(damaged_data(place.at, why.into())),
-            };
-            (place, done) = (next, done.saturating_add(bytes));
+        let (mut done, mut told) = (0u64, 0);
+        Place::first_of(*first).walk_to(self, held, (last.sequence, *end), |bytes| {
+            done = done.saturating_add(bytes);
             if done - told >= STEP {
                 told = done;
                 progress(done.min(total), total);
             }
-        }
-        let is_end = (place.segment.sequence, place.at) == (last.sequence, *end);
-        let what = || damaged_data(place.at, "the log does not end where the index says".into());
-        is_end.then_some(()).ok_or_else(what)
+        })
     }
 }
 
