@@ -2,7 +2,7 @@
 
 use crate::input::Input;
 use credenza::{Error, Result};
-use credenza_formats::Format;
+use credenza_formats::{Format, MARK};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -12,9 +12,6 @@ use std::sync::Arc;
 const BATCH_KEYS: usize = 4096;
 /// And not so many that long keys fill the memory.
 const BATCH_BYTES: usize = 4 << 20;
-
-/// What some programs begin a text of UTF-8 with.
-const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// How a file holds keys.
 #[derive(Clone, Copy, Debug)]

@@ -66,7 +66,8 @@ pub use format::{Compression, Format};
 
 use credenza::{Error, Result};
 use input::Input;
-use mark::{MARK, Unmarked};
+pub use mark::MARK;
+use mark::Unmarked;
 use std::io::{self, BufRead, BufWriter, Write};
 
 /// Where a codec writes to.

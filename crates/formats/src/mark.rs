@@ -2,7 +2,8 @@
 
 use std::io::{self, BufRead, Read};
 
-pub(crate) const MARK: &[u8] = b"\xef\xbb\xbf";
+/// The mark that some programs begin a text of UTF-8 with, which is no part of what is in it.
+pub const MARK: &[u8] = b"\xef\xbb\xbf";
 
 /// A text without the mark, if it begins with one. No more is asked for than tells whether it does, so that a
 /// terminal is not waited for.
