@@ -134,6 +134,17 @@ impl Error {
         use ErrorKind::{Corrupt, Unsupported, WrongFormat};
         matches!(self.0.kind, Corrupt { .. } | WrongFormat { .. } | Unsupported(_))
     }
+
+    /// Whether a file found no room: on its disk, or below a limit.
+    pub(crate) fn is_no_room(&self) -> bool {
+        matches!(&self.0.kind, ErrorKind::Io { source, .. } if is_no_room(source))
+    }
+}
+
+/// Whether a file found no room: on its disk, or below a limit.
+pub(crate) fn is_no_room(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 impl fmt::Display for Error {

@@ -12,6 +12,7 @@ use super::grow::MAX_DEPTH;
 use super::index::{State, damaged};
 use super::page::{LINE, Page, SIZES};
 use super::pins;
+use super::reserve::Leaves;
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
@@ -96,11 +97,17 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Makes sure that the index file has `end` lines.
+    /// Makes sure that the index file has `end` lines, for puts.
     #[inline(always)]
     pub(crate) fn reserve_index(&self, end: u64) -> Result<()> {
+        self.reserve_index_leaving(Leaves::Most, end)
+    }
+
+    /// The same for what has to leave so much free.
+    #[inline(always)]
+    pub(crate) fn reserve_index_leaving(&self, leaves: Leaves, end: u64) -> Result<()> {
         let end = end.saturating_mul(LINE);
-        if end <= self.index.map.len() { Ok(()) } else { self.grow_index(end) }
+        if end <= self.index.map.len() { Ok(()) } else { self.grow_index(leaves, end) }
     }
 
     fn check_bump(&self) -> Result<()> {
@@ -110,10 +117,17 @@ impl Writer<'_> {
     }
 
     #[cold]
-    fn grow_index(&self, end: u64) -> Result<()> {
+    fn grow_index(&self, leaves: Leaves, end: u64) -> Result<()> {
         self.check_bump()?;
-        let longer = self.index.map.len() + self.index.map.step();
         let end = end.min(MAX_LINES * LINE);
+        let (len, step) = (self.index.map.len(), self.index.map.step());
+        // An index that nobody else knows is made for what is there already.
+        let leaves = if self.lock.is_none() { Leaves::Nothing } else { leaves };
+        let mut longer = len + step;
+        if self.leave_room(leaves, step).is_err() {
+            self.leave_room(leaves, end.saturating_sub(len))?;
+            longer = end;
+        }
         let mut has_tried = false;
         let mut grow =
             |end: u64| self.index.map.grow_to(end.next_multiple_of(4096), &mut has_tried);

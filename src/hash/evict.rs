@@ -23,6 +23,7 @@ use super::core::Core;
 use super::format::{Header, words};
 use super::index::{Located, damaged, not_a_record};
 use super::record::{EVICTION_BYTES, Kind, RecordHeader, USED};
+use super::reserve::Leaves;
 use super::scan::{self, Next, Place};
 use super::view::{Holds, RecordView, record};
 use super::writer::{Change, Writer};
@@ -223,7 +224,7 @@ impl Writer<'_> {
         }
         let mut cursor = self.cursor();
         let step = self.step(&cursor)?;
-        self.next_segment(&mut cursor, 0, step).inspect_err(|_| self.give_up())?;
+        self.next_segment(&mut cursor, 0, step, Leaves::Nothing).inspect_err(|_| self.give_up())?;
         self.publish(&cursor);
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
         Ok(unit)

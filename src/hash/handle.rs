@@ -249,8 +249,8 @@ impl Hash {
     /// Gives `key` the value, whether it had one or not: not having to know makes it fast.
     ///
     /// # Errors
-    /// Key or value is over its limit, or both together over that of the store, the disk is full, or
-    /// the store is damaged: nothing changed.
+    /// Key or value is over its limit, or both together over that of the store, the disk is full (but for two segments, of up
+    /// to 1 MiB, that puts leave to removals and what cleans after them), or the store is damaged: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = || {

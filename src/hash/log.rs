@@ -15,6 +15,7 @@ use super::index::{Index, damaged};
 use super::page::LINE;
 use super::rebuild::damaged_data;
 use super::record::{Kind, RecordHeader, copied_checksum, record_checksum};
+use super::reserve::Leaves;
 use super::scan::Found;
 use super::view::{RecordView, write};
 use super::writer::Writer;
@@ -229,7 +230,7 @@ impl Writer<'_> {
         key: &[u8],
         value: &[u8],
     ) -> Result<u64> {
-        let at = self.reach(cursor, record.room())?;
+        let at = self.reach(cursor, record.room(), Leaves::of(record.kind))?;
         let place = (at, cursor.sequence);
         let sum = record_checksum(&self.core.header, &record, place, (key, value));
         self.write_next(cursor, &record, sum, key, value);
@@ -248,7 +249,7 @@ impl Writer<'_> {
         let (store, RecordView { key, value, .. }) = (&self.core.header, of);
         let record = RecordHeader::new(Kind::Put, key, value);
         let old = self.core.data.word(from.0).map_or(0, |word| word.load(Ordering::Relaxed)) as u32;
-        let at = self.reach(cursor, record.room())?;
+        let at = self.reach(cursor, record.room(), Leaves::Nothing)?;
         let places = (from, (at, cursor.sequence));
         let sum = copied_checksum(store, (&record, old), places, (key, value));
         let what = "a record's checksum does not fit";
@@ -257,15 +258,15 @@ impl Writer<'_> {
         Ok(at)
     }
 
-    /// Where the next record, which takes `room` bytes, will be: there is room for it.
+    /// Where the next record, which takes `room` bytes, will be: there is room for it, and for what it has to leave.
     #[inline(always)]
-    fn reach(&self, cursor: &mut Cursor, room: u64) -> Result<u64> {
+    fn reach(&self, cursor: &mut Cursor, room: u64, leaves: Leaves) -> Result<u64> {
         let needed = room + SEGMENT_END;
         if cursor.at.saturating_add(needed) > cursor.end {
-            self.next_segment(cursor, room, self.step(cursor)?)?;
+            self.next_segment(cursor, room, self.step(cursor)?, leaves)?;
         }
         if cursor.at.saturating_add(needed) > self.core.data.len() {
-            self.room_or_next(cursor, room)?;
+            self.room_or_next(cursor, room, leaves)?;
         }
         Ok(cursor.at)
     }
@@ -288,15 +289,25 @@ impl Writer<'_> {
     /// Has the file reach behind a record of `room` bytes; on a full disk there may be another
     /// segment that is there already.
     #[cold]
-    fn room_or_next(&self, cursor: &mut Cursor, room: u64) -> Result<()> {
+    fn room_or_next(&self, cursor: &mut Cursor, room: u64, leaves: Leaves) -> Result<()> {
         self.check_cursor(cursor)?;
-        match self.grow_data(cursor.at + room + SEGMENT_END, cursor.end) {
+        match self.grow_for(cursor, room, leaves) {
             Err(error) if !error.is_bad_file() => {
-                self.next_segment(cursor, room, self.step(cursor)?)?;
-                self.grow_data(cursor.at + room + SEGMENT_END, cursor.end)
+                self.next_segment(cursor, room, self.step(cursor)?, leaves)?;
+                self.grow_for(cursor, room, leaves)
             }
             done => done,
         }
+    }
+
+    /// Has the file reach behind a record of `room` bytes at the cursor.
+    fn grow_for(&self, cursor: &Cursor, room: u64, leaves: Leaves) -> Result<()> {
+        let (len, end) = (self.core.data.len(), cursor.at + room + SEGMENT_END);
+        let is_step_left = self.leave_room(leaves, self.core.data.step()).is_ok();
+        if !is_step_left {
+            self.leave_room(leaves, end.saturating_sub(len))?;
+        }
+        self.grow_data(end, if is_step_left { cursor.end } else { end })
     }
 
     /// Makes what was appended with the cursor part of the log: one store.
@@ -316,12 +327,18 @@ impl Writer<'_> {
     /// Ends the cursor's segment, and goes on in another with room for `room` bytes, whose number is
     /// greater by `step`.
     #[cold]
-    pub(crate) fn next_segment(&self, cursor: &mut Cursor, room: u64, step: u64) -> Result<()> {
+    pub(crate) fn next_segment(
+        &self,
+        cursor: &mut Cursor,
+        room: u64,
+        step: u64,
+        leaves: Leaves,
+    ) -> Result<()> {
         self.check_cursor(cursor)?;
         // A file that a power cut left shorter may end where the log does, without room for its end.
         self.grow_data(cursor.at + SEGMENT_END, cursor.end)?;
         let sequence = cursor.sequence.wrapping_add(step);
-        let (unit, units) = self.take_room(room + SEGMENT_HEADER + SEGMENT_END)?;
+        let (unit, units) = self.take_room(room + SEGMENT_HEADER + SEGMENT_END, leaves)?;
         let (at, _) = unit_place(unit);
         let (last, size) = unit_place(unit + units - 1);
         let end = last + size;
@@ -343,11 +360,16 @@ impl Writer<'_> {
     }
 
     /// Units for a segment of `bytes`, the first of which is there: the rest comes step by step.
-    fn take_room(&self, bytes: u64) -> Result<(u64, u64)> {
+    fn take_room(&self, bytes: u64, leaves: Leaves) -> Result<(u64, u64)> {
         let take = || {
             let (unit, units) = self.take_units(bytes)?;
-            let (at, _) = unit_place(unit);
-            self.grow_data(at + SEGMENT_HEADER + SEGMENT_END, at + SEGMENT_HEADER + SEGMENT_END)?;
+            let (last, size) = unit_place(unit + units - 1);
+            let (at, len) = (unit_place(unit).0, self.core.data.len());
+            // What of it the file has is free no longer; the rest still is, step by step.
+            let begun = at + SEGMENT_HEADER + SEGMENT_END;
+            let taken = (last + size).min(len.max(begun)).saturating_sub(at);
+            self.leave_room(leaves, taken)?;
+            self.grow_data(begun, begun)?;
             Ok((unit, units))
         };
         take().or_else(|error: Error| {
@@ -432,8 +454,11 @@ impl Writer<'_> {
         let old = self.index.load(words::SEGMENTS_AT);
         let room = units.max(old_room.saturating_mul(2).min(2 * units));
         let room = room.next_multiple_of(LINE / ENTRY_BYTES);
-        let block = self.allocate(room * ENTRY_BYTES / LINE)?;
-        for line in 0..room * ENTRY_BYTES / LINE {
+        let lines = room * ENTRY_BYTES / LINE;
+        let end = self.index.load(words::BUMP).saturating_add(lines + 1);
+        self.reserve_index_leaving(Leaves::Nothing, end)?;
+        let block = self.allocate(lines)?;
+        for line in 0..lines {
             let at = |block: u64| (block + 1 + line) * LINE;
             let to = self.index.map.line(at(block));
             let to = to.ok_or_else(|| damaged(at(block), "a block beyond the end of the index"))?;

@@ -9,7 +9,7 @@
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `haste`, `compact`, `evict`, `sync`; then how a store is
+//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`, `compact`, `evict`, `sync`; then how a store is
 //! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then what users see: `options`, `handle`,
 //! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
@@ -44,6 +44,7 @@ mod reader;
 mod rebuild;
 mod record;
 mod removal;
+mod reserve;
 mod reuse;
 mod scan;
 mod stats;

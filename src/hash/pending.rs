@@ -162,7 +162,11 @@ impl Writer<'_> {
         let is_worth_it =
             self.index.load(words::PAGE_LINES) > WORTH_WAITING && self.core.header.limit == 0;
         if is_worth_it && self.has_room_to_settle() {
-            return self.put_later(key, value);
+            match self.put_later(key, value) {
+                // Garbage may be cleaned for it, see there.
+                Err(error) if error.is_no_room() => {}
+                done => return done,
+            }
         }
         self.settle()?;
         self.put(key, value).map(drop)

@@ -15,6 +15,7 @@ use super::index::{Index, not_a_record};
 use super::page::address_of;
 use super::pins;
 use super::record::Kind;
+use super::reserve::Leaves;
 use super::scan::{Found, Next, Place};
 use super::sync::Extent;
 use super::view::{bytes, is_marked_dead, mark_dead, record, write};
@@ -230,7 +231,7 @@ impl Writer<'_> {
             return Ok(());
         }
         let mut cursor = self.cursor();
-        self.next_segment(&mut cursor, 0, 1 + (random_word()? >> 32))?;
+        self.next_segment(&mut cursor, 0, 1 + (random_word()? >> 32), Leaves::Nothing)?;
         self.publish(&cursor);
         self.index.store(words::APPLIED, cursor.at);
         // The rest of the segment is garbage that is paid for when the index is in its place. Else a store of which little is

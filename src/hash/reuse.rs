@@ -12,6 +12,7 @@ use super::format::{SEGMENT_HEADER, session, unit_place, words};
 use super::index::damaged;
 use super::log::INNER;
 use super::pins;
+use super::reserve::Leaves;
 use super::scan::Found;
 use super::view::write;
 use super::writer::Writer;
@@ -135,7 +136,9 @@ impl Writer<'_> {
     pub(super) fn begin_segment(&self) -> Result<u64> {
         let mut cursor = self.cursor();
         let last = cursor.sequence;
-        let moved = self.step(&cursor).and_then(|step| self.next_segment(&mut cursor, 0, step));
+        let moved = self
+            .step(&cursor)
+            .and_then(|step| self.next_segment(&mut cursor, 0, step, Leaves::Nothing));
         moved.inspect_err(|_| self.give_up())?;
         self.publish(&cursor);
         self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
@@ -156,6 +159,11 @@ impl Writer<'_> {
             self.sync_now()?;
         }
         self.take_back_segments().map(drop)
+    }
+
+    /// The same, if so many bytes only wait for the disk.
+    pub(super) fn free_what_waits(&self, bytes: u64) -> Result<()> {
+        if self.emptied()?.for_disk < bytes { Ok(()) } else { self.take_back_all() }
     }
 
     /// Cuts the file behind what waits for the disk, if only that keeps it long; whether it was cut.

@@ -19,6 +19,7 @@ use super::log::Cursor;
 use super::page::{Page, SIZES, address_of};
 use super::record::{Kind, RecordHeader};
 use super::removal::Removal;
+use super::reserve::Leaves;
 use super::sync::Extent;
 use super::view::{Holds, RecordView, mark_dead, record};
 use crate::keyhash;
@@ -136,7 +137,7 @@ impl<'c> Writer<'c> {
 
     /// Whether the index knows all of the log, but for what waits in the ring.
     #[inline(always)]
-    fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.index.load(words::APPLIED) == self.index.load(words::TAIL)
             || self.index.state().is_pending()
     }
@@ -230,6 +231,11 @@ impl<'c> Writer<'c> {
     /// Gives the key the value, at once in the index; whether it had one.
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        self.with_room(Leaves::Most, || self.put_once(key, value))
+    }
+
+    #[inline(always)]
+    fn put_once(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
         self.note_put();
         self.pay_first()?;
@@ -271,6 +277,11 @@ impl<'c> Writer<'c> {
 
     /// Takes the key out; whether it was there.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
+        self.with_room(Leaves::Some, || self.delete_once(key))
+    }
+
+    #[inline(always)]
+    fn delete_once(&self, key: &[u8]) -> Result<bool> {
         check_sizes(key, &[])?;
         let place = self.index.place(key);
         // What garbage has to be paid for is paid while the key's slot comes from memory, and then
@@ -302,6 +313,15 @@ impl<'c> Writer<'c> {
 
     /// All of `changes`, or none: on the disk, and to readers.
     pub(crate) fn batch<'a>(
+        &self,
+        changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
+    ) -> Result<()> {
+        let is_put = |change| matches!(change, Change::Put(..));
+        let leaves = if changes.clone().any(is_put) { Leaves::Most } else { Leaves::Some };
+        self.with_room(leaves, || self.batch_once(changes.clone()))
+    }
+
+    fn batch_once<'a>(
         &self,
         changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
     ) -> Result<()> {
@@ -353,12 +373,17 @@ impl<'c> Writer<'c> {
 
     /// Takes all keys out, at once.
     pub(crate) fn clear(&self) -> Result<()> {
+        self.with_room(Leaves::Nothing, || self.clear_once())
+    }
+
+    fn clear_once(&self) -> Result<()> {
         let mut cursor = self.cursor();
         let record = RecordHeader { kind: Kind::Clear, key_len: 0, value_len: 0 };
         let appended = self.append_record(&mut cursor, record, &[], &[]).and_then(|_| {
             // Room for the empty index, lest it is missing when there is no way back: behind what another segment of
             // the log took.
-            self.reserve_index(self.index.load(words::BUMP).saturating_add(EMPTY_LINES))
+            let end = self.index.load(words::BUMP).saturating_add(EMPTY_LINES);
+            self.reserve_index_leaving(Leaves::Nothing, end)
         });
         appended.inspect_err(|_| self.give_up())?;
         self.index.store(words::INTENT_AT, 0);

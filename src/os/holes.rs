@@ -89,21 +89,25 @@ pub(crate) fn refuse_holes(file: &File, meta: &Metadata) -> Result<()> {
     if !lacks_pages(file, meta) {
         return Ok(());
     }
-    let mut found = MaybeUninit::<libc::statvfs>::uninit();
-    // SAFETY: the descriptor is open, and there is room for the answer.
-    if unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
-        return Ok(());
-    }
-    // SAFETY: the call has succeeded, and written it.
-    let found = unsafe { found.assume_init() };
     let missing = meta.len().saturating_sub(meta.blocks().saturating_mul(512));
-    // Without a limit both numbers are 0.
-    let is_limited = found.f_blocks > 0;
-    if is_limited && found.f_bavail.saturating_mul(found.f_frsize) < missing {
+    if room_on_disk(file).is_some_and(|room| room < missing) {
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
         return Err(Error::io("make room in memory for all of the file, which has holes,", error));
     }
     Ok(())
+}
+
+/// How many bytes the file system of a file has for who is not root; `None` where it has no limit, or does not say.
+pub(super) fn room_on_disk(file: &File) -> Option<u64> {
+    let mut found = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the descriptor is open, and there is room for the answer.
+    if unsafe { libc::fstatvfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
+        return None;
+    }
+    // SAFETY: the call has succeeded, and written it.
+    let found = unsafe { found.assume_init() };
+    // Without a limit both numbers are 0.
+    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
 }
 
 /// Whether a file's pages are all there is of it (tmpfs).

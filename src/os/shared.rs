@@ -12,7 +12,7 @@
 
 pub(crate) mod advice;
 
-use super::holes::{is_in_memory, refuse_holes};
+use super::holes::{is_in_memory, refuse_holes, room_on_disk};
 use super::map::page_bytes;
 use super::process::longest_file;
 use super::room::Room;
@@ -226,6 +226,23 @@ impl SharedMap {
     fn note_len(&self, before: u64, len: u64) -> bool {
         let after = len | before & !LEN_MASK;
         self.len.compare_exchange(before, after, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// By how many bytes the file could become longer, as far as its file system and the limit on the size of files say.
+    pub(crate) fn room(&self) -> u64 {
+        room_on_disk(&self.file)
+            .map_or(self.room_below_limit(), |room| room.min(self.room_below_limit()))
+    }
+
+    fn room_below_limit(&self) -> u64 {
+        longest_file().saturating_sub(self.len())
+    }
+
+    /// The error of who would leave too little of that.
+    pub(crate) fn no_room(&self, action: &'static str) -> Error {
+        let is_limit = room_on_disk(&self.file).is_none_or(|room| room > self.room_below_limit());
+        let code = if is_limit { libc::EFBIG } else { libc::ENOSPC };
+        Error::io(action, io::Error::from_raw_os_error(code))
     }
 
     /// Makes the file at least `end` bytes long, with disk space and pages behind the new bytes. If that

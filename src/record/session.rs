@@ -16,6 +16,7 @@ use super::format::{
     put_varint,
 };
 use super::trace::read_head;
+use crate::error::is_no_room;
 use crate::os::file::{is_same, lock_within};
 use crate::os::process;
 use crate::{Error, Result};
@@ -423,12 +424,10 @@ impl Buffer {
 }
 
 fn why_failed(error: &io::Error) -> Stopped {
-    match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-            Stopped::NoSpace
-        }
-        _ => Stopped::Failed(error.raw_os_error().map_or(0, i32::cast_unsigned)),
+    if is_no_room(error) {
+        return Stopped::NoSpace;
     }
+    Stopped::Failed(error.raw_os_error().map_or(0, i32::cast_unsigned))
 }
 
 /// Opens a trace to add to it, or makes the file; never through a symbolic link to elsewhere.

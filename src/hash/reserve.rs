@@ -1,0 +1,135 @@
+//! What is left free where the disk is nearly full, so that what makes room has room.
+//!
+//! A removal is a record, and cleaning copies what lives before a segment is free. A store that had filled its disk could take
+//! nothing out until somebody else made room. So a put leaves two segments free, one for removals, which leave the other, for
+//! cleaning. What is free is what the file system still has, and the free units of the file. Where
+//! others take it from the file system, all is as it would be without.
+//!
+//! A change that finds no room has garbage cleaned, if there is enough to be worth it, and is tried once more.
+//!
+//! Tried and dropped: to have that room in the file. A store of a hundred records would be two or three times as long.
+
+use super::format::{unit_of, unit_place, words};
+use super::record::Kind;
+use super::writer::Writer;
+use crate::{Error, Result};
+
+/// What an append has to leave free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaves {
+    /// Room for removals, and for cleaning after them.
+    Most,
+    /// Room for cleaning.
+    Some,
+    Nothing,
+}
+
+impl Leaves {
+    /// Of a record that is no copy.
+    pub(super) fn of(kind: Kind) -> Leaves {
+        match kind {
+            Kind::Put => Leaves::Most,
+            Kind::Delete | Kind::Remove | Kind::Batch => Leaves::Some,
+            Kind::Clear | Kind::End | Kind::Evict => Leaves::Nothing,
+        }
+    }
+}
+
+/// A put that finds no room has garbage cleaned if it is such a part of the log: each byte of it costs so many copied.
+const PART_FOR_PUTS: u64 = 16;
+
+/// Removals may make the file longer by so many units: of those the last may be twice as long.
+const AHEAD: u64 = 3;
+
+impl Writer<'_> {
+    /// An error if whoever takes `bytes` of what is free would not leave what is to be left.
+    pub(super) fn leave_room(&self, leaves: Leaves, bytes: u64) -> Result<()> {
+        if leaves == Leaves::Nothing || self.has_room(leaves, bytes)? {
+            return Ok(());
+        }
+        Err(self.core.data.no_room("make longer and keep room for removals"))
+    }
+
+    fn has_room(&self, leaves: Leaves, bytes: u64) -> Result<bool> {
+        let left = match leaves {
+            Leaves::Most => 2 * self.segment_bytes(AHEAD),
+            Leaves::Some => self.segment_bytes(0),
+            Leaves::Nothing => 0,
+        };
+        let (wanted, room) = (left.saturating_add(bytes), self.core.data.room());
+        Ok(room >= wanted || room.saturating_add(self.free_in_file()?) >= wanted)
+    }
+
+    /// Bytes of the free units that the file has.
+    fn free_in_file(&self) -> Result<u64> {
+        let end = unit_of(self.core.data.len()).unwrap_or(0);
+        self.free_before(end.min(self.units()?))
+    }
+
+    /// What cleaning needs to have a segment free: as much as the longest of the file has, or will have when it is some units
+    /// longer, or a record as long as most.
+    fn segment_bytes(&self, ahead: u64) -> u64 {
+        let (live, count) = (self.index.load(words::LIVE), self.index.load(words::COUNT));
+        let len = self.core.data.len();
+        let last = unit_of(len.saturating_sub(1)).unwrap_or(0);
+        // Whatever damaged counts say.
+        let record = (live / count.max(1)).min(len / 4);
+        unit_place(last + ahead).1.max(record)
+    }
+
+    /// Makes a change; if there is no room for it, once more when garbage was cleaned.
+    #[inline(always)]
+    pub(super) fn with_room<T>(&self, leaves: Leaves, change: impl Fn() -> Result<T>) -> Result<T> {
+        match change() {
+            Err(error) if error.is_no_room() => self.once_more(leaves, error, change),
+            done => done,
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn once_more<T>(
+        &self,
+        leaves: Leaves,
+        error: Error,
+        change: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        match self.clean_for_room(leaves) {
+            Ok(true) => change(),
+            Err(other) if other.is_bad_file() => Err(other),
+            _ => Err(error),
+        }
+    }
+
+    /// Cleans until there is room for puts, or all of the log was passed, if there is enough garbage to be worth it; whether.
+    fn clean_for_room(&self, leaves: Leaves) -> Result<bool> {
+        if !self.is_whole() {
+            // The change was made, and could not be entered: the next writer does it first.
+            return Ok(false);
+        }
+        self.settle()?;
+        let (log, segment) = (self.index.log_bytes(), self.segment_bytes(0));
+        let least = match leaves {
+            Leaves::Most => (2 * segment).max(log / PART_FOR_PUTS),
+            // Removals have made twice as much at least, where nobody else took the room for them.
+            Leaves::Some | Leaves::Nothing => segment,
+        };
+        let is_worth_it = log.saturating_sub(self.index.load(words::LIVE)) >= least;
+        if leaves == Leaves::Nothing {
+            // What it needs is little, and may be in the index: the end of this file gives it.
+            return if is_worth_it { self.clean_all() } else { self.give_back() }.map(|()| true);
+        }
+        if !is_worth_it {
+            return Ok(false);
+        }
+        let last = self.index.load(words::SEQUENCE);
+        while self.clean(segment, last)? >= segment {
+            self.free_what_waits(segment)?;
+            if self.has_room(Leaves::Most, segment)? {
+                return Ok(true);
+            }
+        }
+        self.give_back()?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,147 @@
+//! Danger: a store that has filled its disk, or reached the limit on the size of files, and cannot be emptied: removals are
+//! records, cleaning copies, and neither had room.
+
+mod common;
+
+use common::hash::index_of;
+use common::mount::Mount;
+use common::subject::{State, state_of};
+use common::sys;
+use common::{Rng, child, is_child, rounds, seed};
+use credenza::hash::{Batch, Hash};
+use std::fs;
+use std::path::Path;
+
+/// Puts until there is no room.
+fn fill(store: &Hash, len: usize) -> State {
+    let mut state = State::new();
+    for number in 0u64.. {
+        let (key, value) = (number.to_le_bytes().to_vec(), vec![number as u8; len]);
+        if let Err(error) = store.insert(&key, &value) {
+            let text = error.to_string();
+            assert!(text.contains("free some space") || text.contains("ulimit -f"), "{text}");
+            break;
+        }
+        state.insert(key, value);
+    }
+    state
+}
+
+fn shuffled_keys(state: &State, rng: &mut Rng) -> Vec<Vec<u8>> {
+    let mut keys: Vec<Vec<u8>> = state.keys().cloned().collect();
+    rng.shuffle(&mut keys);
+    keys
+}
+
+/// Fills a store, tries to change values that are there, and takes out all keys in some order; half of them, and the log
+/// is all that is left for who makes the index again.
+fn fill_and_empty(path: &Path, len: usize, rng: &mut Rng, what: &str) {
+    let store = Hash::create(path).unwrap();
+    let mut state = fill(&store, len);
+    let keys = shuffled_keys(&state, rng);
+    let is_synced = rng.below(2) == 0;
+    for key in keys.iter().take(1000) {
+        let value = vec![0; rng.below(len as u64 + 1) as usize];
+        if store.insert(key, &value).is_ok() {
+            state.insert(key.clone(), value);
+        }
+    }
+    let (first, second) = keys.split_at(keys.len() / 2);
+    for (i, key) in first.iter().enumerate() {
+        let was_there = store.remove(key).unwrap_or_else(|e| panic!("{what}, removal {i}: {e}"));
+        assert_eq!(was_there, state.remove(key).is_some(), "{what}");
+        if is_synced && i % 1000 == 0 {
+            store.sync().unwrap();
+        }
+    }
+    assert_eq!(state_of(&store, what), state, "{what}");
+    store.verify(|_, _| ()).unwrap();
+    drop(store);
+    fs::remove_file(index_of(path)).unwrap();
+    let store = Hash::open(path).unwrap();
+    assert_eq!(state_of(&store, what), state, "{what}: made from the log");
+    for (i, key) in second.iter().enumerate() {
+        assert!(store.remove(key).unwrap_or_else(|e| panic!("{what}, removal {i} of rest: {e}")));
+    }
+    assert_eq!(store.len().unwrap(), 0);
+    assert!(!fill(&store, len).is_empty(), "{what}: filled again");
+    store.clear().unwrap_or_else(|e| panic!("{what}, clear: {e}"));
+}
+
+#[test]
+fn what_fills_its_disk_can_be_taken_out() {
+    let sizes = [("500k", 10), ("600k", 10), ("1m", 30), ("3m", 0), ("4m", 100), ("8m", 1000)];
+    for round in 0..rounds(1) {
+        for (size, len) in sizes.into_iter().chain([("8m", 20_000), ("12m", 100_000)]) {
+            let Some(mount) = Mount::of_size(size) else {
+                println!("skipped: this user may not mount a small file system");
+                return;
+            };
+            let what = format!("{size}, values of {len}, seed {}", seed(round));
+            let mut rng = Rng::new(seed(round));
+            fill_and_empty(&mount.path().join("store"), len, &mut rng, &what);
+        }
+    }
+}
+
+/// Changes that find room in turn with such that do not, then removals, compaction and `clear`.
+#[test]
+fn a_full_disk_that_is_written_to_can_be_emptied() {
+    for (len, is_compacted) in [(100, true), (1000, false), (4000, true), (40_000, false)] {
+        let Some(mount) = Mount::of_size("8m") else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let path = mount.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        let mut state = fill(&store, len);
+        let keys = shuffled_keys(&state, &mut Rng::new(1));
+        let mut rng = Rng::new(len as u64);
+        for _ in 0..20_000 {
+            let key = &keys[rng.below(keys.len() as u64) as usize];
+            let value = vec![2; rng.below(len as u64 + 1) as usize];
+            if rng.below(2) == 0 && store.insert(key, &value).is_ok() {
+                state.insert(key.clone(), value);
+            } else {
+                assert_eq!(store.remove(key).unwrap(), state.remove(key).is_some());
+            }
+        }
+        assert_eq!(state_of(&store, "changed"), state);
+        if is_compacted {
+            while store.compact(1 << 20).unwrap() {}
+        }
+        let mut batch = Batch::new();
+        let (first, second) = keys.split_at(keys.len() / 4);
+        for key in first {
+            batch.remove(key);
+        }
+        store.batch(&batch).unwrap();
+        for key in second.iter().step_by(2) {
+            store.remove(key).unwrap();
+        }
+        store.clear().unwrap();
+        assert_eq!(store.len().unwrap(), 0);
+    }
+}
+
+/// A child's work: with a limit on the size of files.
+#[test]
+fn child_fills_and_empties() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(300);
+    for (limit, len) in [(500 << 10, 10), (3 << 20, 100), (8 << 20, 1000)] {
+        let folder = tempfile::tempdir().unwrap();
+        sys::limit_file_size(Some(limit));
+        let what = format!("limit {limit}, values of {len}");
+        fill_and_empty(&folder.path().join("store"), len, &mut Rng::new(limit), &what);
+    }
+}
+
+#[test]
+fn what_reaches_the_limit_on_files_can_be_taken_out() {
+    let output = child("child_fills_and_empties").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {text}", output.status);
+}
