@@ -175,3 +175,25 @@ fn a_reader_without_rights_sees_what_is_written_later() {
         }
     }
 }
+
+/// A store that others made longer since a handle of it was opened is not damaged: neither for who may only
+/// read, nor for who may write and does so by another handle.
+#[test]
+fn what_grew_since_it_was_opened_is_checked_and_copied() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = Hash::create(&path).unwrap();
+    let readers = [true, false].map(|is_reader| {
+        let reader = Hash::options().read_only(is_reader).open(&path).unwrap();
+        assert_eq!(reader.get(b"none").unwrap().as_deref(), None);
+        reader
+    });
+    let all = 20_000u32;
+    (0..all).for_each(|i| store.insert(&i.to_le_bytes(), &[1; 90]).unwrap());
+    let _transaction = store.transaction().unwrap();
+    for reader in readers {
+        reader.verify_records(|_, _| ()).unwrap();
+        reader.backup(&copy, |_, _| ()).unwrap();
+        assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), u64::from(all));
+    }
+}

@@ -164,6 +164,8 @@ impl Core {
         };
         let last = index.load(words::TAIL_UNIT);
         let mut unit = index.load(words::OLDEST_UNIT);
+        // Others may have made the file longer since this handle last looked.
+        self.data.refresh_len()?;
         let mut segments = Vec::new();
         for _ in 0..self.units() + 1 {
             let segment = index.segment(unit)?;
