@@ -9,8 +9,8 @@ use common::history::{Event, check};
 use common::subject::{Subject, state_of};
 use common::sys::{self, Status, fork, now};
 use common::{Rng, child, is_child, rounds, seed};
-use credenza::Scan;
 use credenza::hash::{Batch, Durability, Hash};
+use credenza::{OpenOptions, Scan};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -236,6 +236,35 @@ fn who_may_not_write_counts_what_waits() {
             assert!((before..=after).contains(&len), "{len} keys, where {before} to {after} were");
         }
     });
+}
+
+/// Nor are the bytes of what waits those of what was replaced: they add up for who may not write, too.
+#[test]
+fn who_may_not_write_knows_the_bytes_of_what_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let key = |i: u64| i.to_le_bytes();
+    (0..1000).for_each(|i| must(store.insert(&key(i), &[1; 50])));
+    (995..1005).for_each(|i| must(store.insert(&key(i), &[2; 1000])));
+    must(store.insert(b"large", &vec![3; 4 << 20]));
+    let read = || {
+        let reader = OpenOptions::new().read_only(true).open(&path).unwrap();
+        (
+            reader.stats().unwrap(),
+            Hash::options().read_only(true).open(&path).unwrap().stats().unwrap(),
+        )
+    };
+    let (all, seen) = read();
+    assert_eq!(
+        all.key_bytes + all.value_bytes + all.directory_bytes + all.slack_bytes,
+        all.file_bytes
+    );
+    // Who may write enters what waits before.
+    let known = store.stats().unwrap();
+    assert_eq!((seen.records, seen.live_bytes), (known.records, known.live_bytes));
+    assert_eq!(seen.dead_bytes, known.dead_bytes);
+    assert_eq!(read().1.live_bytes, known.live_bytes);
 }
 
 /// Two handles, each of which finds what the other has written, however the files grow and shrink.

@@ -395,7 +395,7 @@ impl Hash {
     /// # Errors
     /// The index was replaced and cannot be read.
     pub fn len(&self) -> Result<u64> {
-        self.core().count().map_err(|e| self.named(e))
+        self.core().counts().map(|(count, _)| count).map_err(|e| self.named(e))
     }
 
     /// Whether there is no key.

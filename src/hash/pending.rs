@@ -101,45 +101,58 @@ impl Index {
 }
 
 impl Core {
-    /// The number of keys.
-    pub(crate) fn count(&self) -> Result<u64> {
+    /// The number of keys, and the bytes of their records.
+    pub(crate) fn counts(&self) -> Result<(u64, u64)> {
+        let known = |index: &Index| (index.load(words::COUNT), index.load(words::LIVE));
         let (held, index) = self.index()?;
         if index.state().is_settled() {
-            return Ok(index.load(words::COUNT));
+            return Ok(known(index));
         }
         drop(held);
         if self.data.is_writable() {
-            return Ok(self.writer()?.index.load(words::COUNT));
+            return Ok(known(self.writer()?.index));
         }
         for _ in 0..ATTEMPTS {
-            if let Some(count) =
+            if let Some(counts) =
                 self.without_pin(|index, state| self.count_waiting(index, state))?
             {
-                return Ok(count);
+                return Ok(counts);
             }
         }
         Err(too_busy())
     }
 
-    /// The number of keys, those that wait among them; `None` if a put was entered meanwhile: it may
-    /// have been counted twice, or not at all.
-    fn count_waiting(&self, index: &Index, state: State) -> Result<Option<u64>> {
+    /// The number of keys and the bytes of their records, those that wait among them; `None` if a put was
+    /// entered meanwhile: it may have been counted twice, or not at all.
+    fn count_waiting(&self, index: &Index, state: State) -> Result<Option<(u64, u64)>> {
         let applied = index.word(words::APPLIED).load(Ordering::Acquire);
-        let (mut known, mut new) = (index.load(words::COUNT), 0);
+        let (mut count, mut live) = (index.load(words::COUNT), index.load(words::LIVE));
+        let (mut new, mut more, mut less) = (0, 0, 0u64);
         for (at, waiting) in index.pending(&self.data, &Unpinned, state)? {
             let place = index.place(waiting.key);
             let state = index.state();
             match index.find_in_page(&self.data, &Unpinned, waiting.key, state, place)? {
-                None => new += 1,
-                // It is being entered, or was when its writer died.
-                Some((old, _)) if old == at && index.load(words::INTENT_AT) == at => {
-                    known = index.load(words::INTENT_COUNT);
+                None => {
+                    new += 1;
+                    more += waiting.header.room();
                 }
-                Some(_) => {}
+                // It is being entered, or was when its writer died.
+                Some((old, _)) if old == at => {
+                    if index.load(words::INTENT_AT) == at {
+                        count = index.load(words::INTENT_COUNT);
+                        live = index.load(words::INTENT_LIVE);
+                    }
+                }
+                Some((old, _)) => {
+                    more += waiting.header.room();
+                    let old = record(&self.data, &Unpinned, old);
+                    less = less.saturating_add(old.map_or(0, |old| old.header.room()));
+                }
             }
         }
         fence(Ordering::Acquire);
-        Ok((index.load(words::APPLIED) == applied).then_some(known.saturating_add(new)))
+        let counts = (count.saturating_add(new), live.saturating_add(more).saturating_sub(less));
+        Ok((index.load(words::APPLIED) == applied).then_some(counts))
     }
 
     /// Whether a reader that meets puts in the ring should settle them: not twice for one lookup of

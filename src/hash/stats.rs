@@ -52,14 +52,14 @@ impl Hash {
     fn stats_now(&self) -> Result<Stats> {
         let core = self.core();
         // Settles what waits, too, where that can be done.
-        let records = core.count()?;
+        let (records, live) = core.counts()?;
         let (_held, index) = core.index()?;
         let index_bytes = index.map.refresh_len()?;
         let load = |word| index.load(word);
         let file_bytes = core.data.refresh_len()?;
         // A segment that the log has left may end behind the file.
         let log = index.log_bytes().min(file_bytes.saturating_sub(LOG_AT));
-        let live = load(words::LIVE).min(log);
+        let live = live.min(log);
         let retired = self.retired_bytes(index);
         let used = LOG_AT.saturating_add(log).saturating_add(retired);
         let session = |word| core.session(word).load(crate::os::atomic::Ordering::Relaxed);
