@@ -5,7 +5,8 @@ use crate::hash::Hash;
 use crate::{Result, Scan, constant, foreign};
 
 /// What is in a store of whatever kind. Sizes are in bytes; keys, values, directory and slack add
-/// up to the size of the file.
+/// up to the size of the file. Of a btree store they may be more: what keys begin with is in the file
+/// once for many of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct StoreStats {
