@@ -197,3 +197,19 @@ fn what_grew_since_it_was_opened_is_checked_and_copied() {
         assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), u64::from(all));
     }
 }
+
+/// Who may only read cannot have on the disk what others wrote, and is not told that it is there.
+#[test]
+fn who_may_only_read_is_not_told_that_all_is_on_the_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    for i in 0..3u8 {
+        store.insert(&[i], b"value").unwrap();
+        let error = reader.sync().unwrap_err().to_string();
+        assert!(error.contains("not all of it is on the disk"), "{error}");
+        store.sync().unwrap();
+        reader.sync().unwrap();
+    }
+}

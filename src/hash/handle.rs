@@ -415,7 +415,7 @@ impl Hash {
     /// Returns when everything that was written before the call, by whomever, is on the disk.
     ///
     /// # Errors
-    /// The disk refuses.
+    /// The disk refuses; this thread has a transaction; or the store was opened for reading only, and not all is on the disk.
     pub fn sync(&self) -> Result<()> {
         let sync = || self.core().sync().map_err(|e| self.named(e));
         self.counted(Operation::Sync, None, sync, |()| Done::one(Outcome::Done, 0))

@@ -16,10 +16,11 @@ use super::core::Core;
 use super::format::{CHECKPOINTS, Checkpoint, LOG_AT, PRESENT, session, unit_place, words};
 use super::index::Index;
 use super::writer::Writer;
-use crate::Result;
 use crate::os::atomic::Ordering;
 use crate::os::lock::{RobustLock, is_own};
+use crate::os::session::Session;
 use crate::os::shared::HEAD_BYTES;
+use crate::{Error, Result};
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
 /// that succeeded; the index; something of the data file that is not the end of the log; anything at all of a
@@ -65,8 +66,10 @@ impl Core {
     /// Returns when everything that was done before the call is durable.
     pub(crate) fn sync(&self) -> Result<()> {
         let wanted = self.session(session::CHANGES).load(Ordering::Acquire);
-        // Who may not write has nothing to make durable.
-        if self.is_done(wanted) || !self.data.is_writable() {
+        if !self.data.is_writable() {
+            return self.sync_as_reader(wanted);
+        }
+        if self.is_done(wanted) {
             return Ok(());
         }
         // Whoever has the turn may wait for this thread's lock.
@@ -85,6 +88,19 @@ impl Core {
         let done = if is_needed { self.sync_newest() } else { Ok(()) };
         turns.end(true);
         done
+    }
+
+    /// The same for who may not write, and so can make no checkpoint: an error where one is needed.
+    fn sync_as_reader(&self, wanted: u64) -> Result<()> {
+        // Of a session before this one is left what is in the file, and whoever opens it finds the same.
+        let is_of_this_boot = Session::at(&self.data, session::BOOT_LOW).is_of_this_boot();
+        if is_of_this_boot && !self.is_done(wanted) {
+            let what = "not all of it is on the disk, and the store was opened for reading only: \
+                        who may write can sync it";
+            return Err(Error::invalid(what));
+        }
+        // It may be a copy, of which nothing is there.
+        self.data.sync()
     }
 
     /// Whether so many changes are durable, in a file that is: a copy that was just opened has the words of
