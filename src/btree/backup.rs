@@ -29,8 +29,8 @@ impl BTree {
     /// bytes done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged, what is at `path` is a store that somebody has open to write, be it this one, or the file cannot
-    /// be written: what was at `path` is untouched.
+    /// The store is damaged, what is at `path` is a store that somebody has open to write, be it this one, the file cannot
+    /// be written, or there are as many readers as can be: what was at `path` is untouched.
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let snapshot = self.read()?;
         let copy = NewCopy::of(&snapshot, path.as_ref(), &mut progress)?;

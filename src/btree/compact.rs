@@ -186,8 +186,8 @@ impl BTree {
     /// values has to be gathered first the file may meanwhile be up to twice as long.
     ///
     /// # Errors
-    /// As [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records are as they
-    /// were.
+    /// As [`BTree::write`], [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records
+    /// are as they were.
     pub fn compact(&self, budget: u64) -> Result<bool> {
         self.core().check_not_own().map_err(|e| self.named(e))?;
         let mut pass = self.compaction()?;

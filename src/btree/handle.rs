@@ -317,7 +317,7 @@ impl BTree {
     /// Begins a transaction; waits for the one that is going on.
     ///
     /// # Errors
-    /// This thread has one already; or the table of pages is damaged.
+    /// This thread has one already; the store was opened to be read only; or the table of pages is damaged.
     pub fn write(&self) -> Result<Transaction<'_>> {
         Transaction::new(self, self.recorder()).map_err(|e| self.named(e))
     }
@@ -325,7 +325,7 @@ impl BTree {
     /// Puts a value in the main table, in a transaction of its own; whether it replaced one.
     ///
     /// # Errors
-    /// As [`TableMut::insert`](super::TableMut::insert) and [`Transaction::commit`].
+    /// As [`BTree::write`], [`TableMut::insert`](super::TableMut::insert) and [`Transaction::commit`].
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self.recorder() {
             None => self.insert_uncounted(key, value),
@@ -363,7 +363,8 @@ impl BTree {
     /// Returns when everything that was committed before is safe against the loss of power.
     ///
     /// # Errors
-    /// The disk failed or is full: nobody knows what is durable then, but what was before.
+    /// The disk failed or is full: nobody knows what is durable then, but what was before. Or there are as many readers
+    /// as can be; or the store was opened to be read only, and not all is durable.
     pub fn sync(&self) -> Result<()> {
         let sync = || self.core().sync().map_err(|e| self.named(e));
         counted(self.recorder(), Operation::Sync, None, sync, |()| Done::one(Outcome::Done, 0))

@@ -43,7 +43,7 @@ impl BTree {
     /// What is in the store. Reads the whole table of pages: a 256th of the file.
     ///
     /// # Errors
-    /// The store is damaged where it was read.
+    /// The store is damaged where it was read, or there are as many readers as can be.
     pub fn stats(&self) -> Result<Stats> {
         self.stats_now().map_err(|e| self.named(e))
     }

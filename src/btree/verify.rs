@@ -31,7 +31,8 @@ impl BTree {
     /// called with bytes done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged: the error names the file, the place, and what to do.
+    /// The store is damaged: the error names the file, the place, and what to do. Or this thread has a transaction, or
+    /// there are as many readers as can be.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         self.verify_now(&mut progress).map_err(|e| self.named(e))
     }

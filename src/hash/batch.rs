@@ -76,7 +76,7 @@ impl Hash {
     /// Makes the changes of a batch, in its order.
     ///
     /// # Errors
-    /// A key or value is over its limit, the disk is full, or the store is damaged: nothing
+    /// As [`Hash::insert`], of which all changes together are not to be over the limit of the store: nothing
     /// changed. Only if the disk is full for the index but not for the data, what was begun is
     /// finished by the next writer who finds room.
     pub fn batch(&self, batch: &Batch) -> Result<()> {
@@ -102,7 +102,8 @@ impl Hash {
     /// thread, and soon.
     ///
     /// # Errors
-    /// The store was opened for reading only, or this thread is writing to it already.
+    /// The store was opened for reading only, or this thread is writing to it already; or what was put in before cannot be
+    /// entered in the index, as the disk is full or the store damaged.
     pub fn transaction(&self) -> Result<Transaction<'_>> {
         let writer = self.core().writer().map_err(|e| self.named(e))?;
         self.core().transactions.fetch_add(1, Ordering::Relaxed);

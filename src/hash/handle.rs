@@ -249,8 +249,9 @@ impl Hash {
     /// Gives `key` the value, whether it had one or not: not having to know makes it fast.
     ///
     /// # Errors
-    /// Key or value is over its limit, or both together over that of the store, the disk is full (but for two segments, of up
-    /// to 1 MiB, that puts leave to removals and what cleans after them), or the store is damaged: nothing changed.
+    /// Key or value is over its limit, or both together over that of the store; the disk is full, but for two segments of up
+    /// to 1 MiB, which puts leave to removals and what cleans after them; the store is damaged, or was opened for reading
+    /// only; or this thread has a transaction: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = || {

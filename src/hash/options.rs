@@ -36,7 +36,8 @@ impl OpenOptions {
     }
 
     /// Never writes, and needs no permission to: values are then copied, and a busy writer makes
-    /// readers look more than once.
+    /// readers look more than once. Where others write so much that what takes long, as a backup, finds no
+    /// moment at which they do not, it ends with an error.
     #[must_use]
     pub fn read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;

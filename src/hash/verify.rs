@@ -27,7 +27,7 @@ impl Hash {
     /// and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged: the error names the file, the place, and what to do.
+    /// The store is damaged: the error names the file, the place, and what to do. Or this thread has a transaction.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         self.core().verify(&mut progress).map_err(|e| self.named(e))
     }
