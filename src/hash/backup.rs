@@ -30,8 +30,8 @@ use std::path::Path;
 const PIECE: u64 = 1 << 20;
 
 impl Hash {
-    /// Copies the store, as it is at this moment, to a new file at `path`, while others read and
-    /// write; durable when the call returns. Space that is emptied meanwhile is not reused before
+    /// Copies the store, as it is at this moment, or when the change or transaction of another that is going on is over,
+    /// to a new file at `path`, while others read and write; durable when the call returns. Space that is emptied meanwhile is not reused before
     /// the copy is done. Every record is checked before. `progress` is called with bytes done and bytes to do.
     ///
     /// # Errors

@@ -32,8 +32,9 @@ impl Hash {
         self.core().verify(&mut progress).map_err(|e| self.named(e))
     }
 
-    /// Checks every record of the log, and not whether the index leads to them: nobody waits, unless all 64 readers hold
-    /// values, and it takes less time than [`Hash::verify`]. For whoever is about to read all of a store that he cannot read again. `progress` is called with bytes
+    /// Checks every record of the log, and not whether the index leads to them: nobody waits for it, unless all 64 readers
+    /// hold values, and it takes less time than [`Hash::verify`]. It begins when the change or transaction of another that
+    /// is going on is over. For whoever is about to read all of a store that he cannot read again. `progress` is called with bytes
     /// done and bytes to do.
     ///
     /// # Errors
