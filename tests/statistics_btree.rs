@@ -6,7 +6,8 @@ mod common;
 use common::statistics::{KEYS, btree, check_latencies, numbers, open_btree};
 use credenza::btree::{BTree, Duplicates, Position, Snapshot, TableMut, TableOptions, Transaction};
 use credenza::stats::{Event, Latency, Operation, Operations, Outcome, Statistics};
-use credenza::{Durability, Error, Get, Result};
+use credenza::{BTreeLoad, Durability, Error, Get, Result};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -450,4 +451,31 @@ fn a_callback_may_use_the_store() {
     assert_eq!(*heard.lock().unwrap(), expected);
     let records = store.read().unwrap().main().len();
     assert_eq!(records, u64::from(KEYS) + 2 + 5);
+}
+
+/// A callback that panics: what it undoes on its way is counted, and no second panic ends the process.
+#[test]
+fn the_panic_of_a_callback_goes_through_a_transaction() {
+    let dir = tempfile::tempdir().unwrap();
+    let statistics =
+        Statistics::new().latency(Latency::Every).callback(|_| panic!("of the callback"));
+    let path = btree(dir.path());
+    let store = open_btree(&path, statistics);
+    let of_transaction = || {
+        let mut transaction = store.write().unwrap();
+        transaction.main().insert(b"new", b"value").unwrap();
+    };
+    catch_unwind(AssertUnwindSafe(of_transaction)).unwrap_err();
+    let all = store.operations().unwrap();
+    assert_eq!(all.of(Operation::Insert).count(Outcome::Done), 1);
+    assert_eq!(all.of(Operation::Abort).count(Outcome::Done), 1);
+    let of_load = || {
+        let mut load = BTreeLoad::begin(&store, None);
+        load.add(b"new", b"value").unwrap();
+        load.finish().unwrap();
+    };
+    catch_unwind(AssertUnwindSafe(of_load)).unwrap_err();
+    let reader = BTree::open(&path).unwrap();
+    assert_eq!(reader.read().unwrap().main().get(b"new").unwrap(), None);
+    reader.insert(b"new", b"value").unwrap();
 }

@@ -105,7 +105,8 @@ impl Statistics {
     /// Calls `callback` with each operation that is timed (see [`Statistics::latency`]), on the
     /// thread that did it and after it has ended, so that its own time counts for nothing but the
     /// caller's. Operations on a store within a callback are counted and not reported. If it
-    /// panics, the panic goes through the operation; the numbers are right all the same. Of what is
+    /// panics, the panic goes through the operation; the numbers are right all the same. What a panic undoes
+    /// on its way, as a transaction that is dropped, is not reported. Of what is
     /// done within a transaction of a btree store it hears while that goes on, so that it cannot
     /// write to the same store then.
     ///

@@ -391,7 +391,8 @@ fn mixed(number: u64) -> u64 {
     (number ^ number >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Calls `callback`, unless this is an operation that a callback does.
+/// Calls `callback`, unless this is an operation that a callback does, or one that ends as something
+/// panicked, be it the callback: its next panic would end the process.
 fn report(callback: &Callback, event: &Event) {
     thread_local! {
         static REPORTING: Cell<bool> = const { Cell::new(false) };
@@ -403,7 +404,7 @@ fn report(callback: &Callback, event: &Event) {
             REPORTING.set(false);
         }
     }
-    if !REPORTING.replace(true) {
+    if !std::thread::panicking() && !REPORTING.replace(true) {
         let _end = End;
         (callback.0)(event);
     }
