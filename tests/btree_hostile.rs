@@ -109,6 +109,24 @@ fn hostile_notes_of_what_to_undo_do_no_harm() {
     }
 }
 
+/// Danger: who may only read, and undoes in memory what a dead writer changed, takes as much as the commit says.
+#[test]
+fn hostile_ends_of_a_commit_that_was_being_changed_are_refused() {
+    sys::limit_memory(2 << 30);
+    let sample = sample(40);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for end in [0, 1, 1 << 34, 1 << 40, 1 << 51, 1 << 52, u64::MAX / 4096, u64::MAX] {
+        let mut bytes = sample.bytes.clone();
+        let state = word(&bytes, STATE);
+        put(&mut bytes, STATE, state | 1 << 63);
+        put(&mut bytes, sample.commit_at() + 16, end);
+        fs::write(&path, bytes).unwrap();
+        let error = BTree::options().read_only(true).open(&path).unwrap_err();
+        assert!(error.is_bad_file(), "end {end}: {error}");
+    }
+}
+
 /// What was appended to the journal says which pages it changed, and what is to be written where: of
 /// any others, and of numbers that cannot be.
 #[test]

@@ -138,6 +138,8 @@ impl Core {
         let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
         let (newest, since) = if is_current {
             if core.is_changing() {
+                // Before a map is made that is as long as it says.
+                core.check_commit(&core.newest())?;
                 core.map = private(core.newest())?;
                 core.undo_change()?;
             }
