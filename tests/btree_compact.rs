@@ -121,11 +121,13 @@ fn compacted(path: &Path, store: &BTree, budget: u64) -> (u64, u64) {
     let before = digest(store);
     store.sync().unwrap();
     let full = fs::metadata(path).unwrap().len();
-    let mut calls = 0;
+    let (mut calls, mut longest) = (0, full);
     while store.compact(budget).unwrap() {
         calls += 1;
         assert!(calls < 200_000, "a compaction comes to no end");
+        longest = longest.max(fs::metadata(path).unwrap().len());
     }
+    assert!(longest <= 2 * full + full / 10 + (24 << 12), "{longest} bytes, and {full} before");
     assert_eq!(digest(store), before);
     store.verify(|_, _| ()).unwrap();
     let len = fs::metadata(path).unwrap().len();
@@ -205,6 +207,35 @@ fn a_compacted_file_is_short_whatever_was_removed() {
     assert_eq!(failed, 0, "files are too long");
 }
 
+/// Pages on the way that each call copied took the places before those that long values need in a row, and others behind the
+/// end each time.
+#[test]
+fn long_values_and_keys_are_compacted_by_small_budgets_too() {
+    for round in 0..rounds(8) {
+        let mut rng = Rng::new(seed(round));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        for _ in 0..40 {
+            let mut transaction = store.write().unwrap();
+            for _ in 0..40 {
+                let i = rng.below(1000);
+                let mut key = vec![b'x'; [10, 500, 3000, 5000, 9000][i as usize % 5]];
+                key.extend_from_slice(&i.swap_bytes().to_le_bytes());
+                let value = [3, 511, 2048, 4097, 10_000][rng.below(5) as usize];
+                match rng.below(3) {
+                    0 => _ = transaction.main().remove(&key).unwrap(),
+                    _ => _ = transaction.main().insert(&key, &vec![i as u8; value]).unwrap(),
+                }
+            }
+            transaction.commit().unwrap();
+        }
+        let budget = [1, 1, 5000, 50_000][rng.below(4) as usize];
+        let lens = compacted(&path, &store, budget);
+        assert!(is_short_enough(lens), "{budget}: {} bytes, {} at least", lens.0, lens.1);
+    }
+}
+
 /// All long values of a leaf were moved at once, whatever the budget, and whoever wrote waited for that.
 #[test]
 fn a_call_moves_no_more_values_of_a_leaf_than_its_budget() {
@@ -241,7 +272,7 @@ fn a_call_moves_no_more_values_of_a_leaf_than_its_budget() {
                 break;
             }
         }
-        assert!(calls > 20, "{calls} calls");
+        assert!(calls >= 20, "{calls} calls");
         assert_eq!(digest(&store), before);
         store.verify(|_, _| ()).unwrap();
         let len = fs::metadata(&path).unwrap().len();

@@ -345,7 +345,13 @@ impl Writer<'_> {
         catalog: &mut Tree,
         budget: u64,
     ) -> Result<Done> {
-        self.scratch.space.begin_gathering();
+        // What was gathered and not taken, or copied and freed since, is found again. Where those places were passed over, pages
+        // on the way that each transaction copies took all that was free, or made the file many times as long.
+        let places = match pass.way {
+            Way::Down(end) => 0..pass.scan.min(end),
+            Way::Up(from) => from..u64::MAX,
+        };
+        self.scratch.space.begin_gathering(self.core, places)?;
         let mut left = budget;
         let done = loop {
             let done = match &pass.table {
@@ -369,9 +375,6 @@ impl Writer<'_> {
             };
             pass.begin_level(0);
         };
-        // What was not needed is found again.
-        let lowest = self.scratch.space.lowest_gathered();
-        pass.scan = lowest.map_or(pass.scan, |lowest| lowest.min(pass.scan));
         Ok(done)
     }
 

@@ -21,6 +21,7 @@ use super::record::Far;
 use super::writer::{Writer, damaged, no_page};
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
+use std::ops::Range;
 
 /// Entries of the table that are looked at at a time, and how many of them a page that the file
 /// grows by pays for.
@@ -252,15 +253,21 @@ impl Space {
         Ok(())
     }
 
-    /// From now on, the pages taken are those that are gathered.
-    pub(crate) fn begin_gathering(&mut self) {
-        self.hints.clear();
+    /// From now on, the pages taken are those that are gathered, and before these such of `places` that are known to be
+    /// free, the lowest first: those that were gathered and not taken, or freed since.
+    pub(crate) fn begin_gathering(&mut self, core: &Core, places: Range<u64>) -> Result<()> {
+        let mut hints = std::mem::take(&mut self.hints);
+        hints.retain(|page| places.contains(page) && *page < self.end);
+        hints.sort_unstable_by(|a, b| b.cmp(a));
+        hints.dedup();
+        for page in hints {
+            let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+            if self.is_free(birth, freed) {
+                self.hints.push(page);
+            }
+        }
         self.credit = 0;
-    }
-
-    /// The lowest of those that were gathered and not taken.
-    pub(crate) fn lowest_gathered(&self) -> Option<u64> {
-        self.hints.iter().copied().min()
+        Ok(())
     }
 
     /// Free pages in a row that lie between two pages: the first.
