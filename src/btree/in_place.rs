@@ -200,6 +200,8 @@ impl Core {
         let is_held = self.pins().any(|stamp| stamp >= born) || gone.load(Ordering::SeqCst) != 0;
         if is_held {
             state.store(number, Ordering::SeqCst);
+            // The page of the note may be taken now: who copies something else from it is to see that there is no mark.
+            fence(Ordering::SeqCst);
         }
         Ok((!is_held).then_some(Alone(())))
     }
