@@ -260,3 +260,12 @@ impl Subject for BTree {
         }
     }
 }
+
+/// Puts records with such keys and values of `len` bytes, in one transaction.
+pub fn fill(store: &BTree, keys: std::ops::Range<u64>, len: usize) {
+    let mut transaction = store.write().unwrap();
+    for i in keys {
+        transaction.main().insert(&super::ordered(i), &vec![i as u8; len]).unwrap();
+    }
+    transaction.commit().unwrap();
+}

@@ -1,0 +1,189 @@
+//! Danger: a full disk, or a limit on the size of files, that harms what is in a btree store, or keeps it from being made smaller.
+
+mod common;
+
+use common::btree::fill;
+use common::mount::Mount;
+use common::subject::{Operation, State, Subject, state_of};
+use common::{Rng, child, is_child, ordered, sys};
+use credenza::btree::BTree;
+use credenza::{Durability, Get, Scan};
+use std::fs;
+
+/// The journal lies where this process may not write, as another made it: whoever writes there is killed.
+#[test]
+fn a_limit_below_the_journal_kills_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let options = BTree::options().create(true).durability(Durability::Sync);
+    let store = options.clone().open(&path).unwrap();
+    for i in 0..200u32 {
+        store.insert(&i.to_le_bytes(), &[7; 500]).unwrap();
+    }
+    let mut child = sys::fork(|| {
+        sys::give_up_after(60);
+        sys::limit_file_size(Some(8192));
+        sys::die_beyond_file_size();
+        let store = options.open(&path).unwrap();
+        for i in 0..20u32 {
+            store.insert(&i.to_le_bytes(), &[8; 500]).unwrap();
+        }
+    });
+    assert_eq!(child.wait(), sys::Status::Exited(0));
+    assert_eq!(Get::get(&store, &3u32.to_le_bytes()).unwrap().as_deref(), Some(&[8; 500][..]));
+    assert!(store.stats().unwrap().is_durable);
+}
+
+/// A backup says which disk is full.
+#[test]
+fn a_copy_without_room_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = BTree::create(&path).unwrap();
+    for i in 0..200u32 {
+        store.insert(&i.to_le_bytes(), &[7; 500]).unwrap();
+    }
+    let mut child = sys::fork(|| {
+        sys::limit_file_size(Some(16 << 10));
+        let error = store.backup(&copy, |_, _| ()).unwrap_err();
+        assert_eq!(error.path(), Some(&*copy), "{error}");
+    });
+    assert_eq!(child.wait(), sys::Status::Exited(0));
+}
+
+/// A child's work: writes with less and less room, at first none.
+#[test]
+fn child_fills() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(600);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    let mut state = State::new();
+    let mut rng = Rng::new(3);
+    let (mut errors, mut limit) = (0, 12 << 10);
+    // Past the second block of the table of pages.
+    while limit < 1300 << 10 {
+        sys::limit_file_size(Some(limit));
+        let operation = Operation::random(&mut rng, 2000, 3000);
+        let mut after = state.clone();
+        operation.change(&mut after);
+        match store.apply(&operation) {
+            Ok(()) => state = after,
+            Err(error) => {
+                errors += 1;
+                let text = error.to_string();
+                assert!(
+                    text.contains("make longer") && text.contains("large"),
+                    "limit {limit}: {text}"
+                );
+                // Nothing changed; and all is there to be read.
+                assert!(state_of(&store, &format!("limit {limit}: {text}")) == state);
+                limit += 4096;
+            }
+        }
+    }
+    sys::limit_file_size(None);
+    store.insert(b"after", b"wards").unwrap();
+    state.insert(b"after".to_vec(), b"wards".to_vec());
+    assert!(state_of(&store, "with room again") == state);
+    assert!(errors > 100, "{errors} errors");
+}
+
+#[test]
+fn a_file_that_may_not_grow_is_an_error_and_nothing_changes() {
+    let output = child("child_fills").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {}", output.status, text);
+}
+
+/// Where each change is durable, too, which may be in the journal alone: what it needs is held by pages
+/// that were replaced.
+#[test]
+fn on_a_full_disk_durable_changes_make_space() {
+    let output = child("child_changes_on_a_full_disk").output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {}", output.status, text);
+}
+
+#[test]
+fn child_changes_on_a_full_disk() {
+    if !is_child() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::options().create(true).durability(Durability::Sync).open(&path).unwrap();
+    fill(&store, 0..20_000, 200);
+    for i in 0..12 {
+        store.insert(&ordered(i), &[2; 200]).unwrap();
+    }
+    store.sync().unwrap();
+    sys::limit_file_size(Some(fs::metadata(&path).unwrap().len()));
+    // The next one makes the space that one lacks.
+    let mut failed = 0;
+    for i in 0..1500 {
+        let key = ordered(i * 13);
+        if let Err(error) = store.insert(&key, &[3; 200]) {
+            failed += 1;
+            store.insert(&key, &[3; 200]).unwrap_or_else(|e| panic!("{i}: {error}, again {e}"));
+        }
+    }
+    for i in 0..20_000 {
+        assert!(store.remove(&ordered(i)).or_else(|_| store.remove(&ordered(i))).unwrap());
+    }
+    println!("{failed} changes failed once");
+    sys::limit_file_size(None);
+    store.verify(|_, _| ()).unwrap();
+}
+
+#[test]
+fn a_full_disk_is_an_error_and_the_store_stays_usable() {
+    for size in ["100k", "2m"] {
+        let Some(mount) = Mount::of_size(size) else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let path = mount.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let ballast = mount.path().join("ballast");
+        fs::write(&ballast, vec![0; 32 << 10]).unwrap();
+        let key = |i: u64| ordered(i);
+        let mut count = 0u64;
+        let error = loop {
+            match store.insert(&key(count), &[count as u8; 500]) {
+                Ok(_) => count += 1,
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("free some space") && error.contains("store"), "{error}");
+        assert_eq!(Scan::len(&store).unwrap(), count);
+        let mut transaction = store.write().unwrap();
+        assert!(
+            (count..).take(100).any(|i| transaction.main().insert(&key(i), &[1; 500]).is_err())
+        );
+        let error = transaction.commit().unwrap_err().to_string();
+        assert!(error.contains("half-way"), "{error}");
+        for i in 0..count {
+            let found = Get::get(&store, &key(i)).unwrap();
+            assert_eq!(found.as_deref(), Some(&[count.min(i) as u8; 500][..]));
+        }
+        state_of(&store, size);
+        store.sync().unwrap();
+        fs::remove_file(&ballast).unwrap();
+        for i in 0..count / 2 {
+            assert!(
+                store.remove(&key(i)).unwrap_or_else(|e| panic!("{size}, {i} of {count}: {e}"))
+            );
+        }
+        store.sync().unwrap();
+        for i in 0..count / 4 {
+            store.insert(&key(i), &[3; 400]).unwrap_or_else(|e| panic!("{size}, {i}: {e}"));
+        }
+        state_of(&store, size);
+        drop(store);
+        state_of(&BTree::open(&path).unwrap(), size);
+    }
+}
