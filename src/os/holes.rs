@@ -97,7 +97,8 @@ pub(crate) fn refuse_holes(file: &File, meta: &Metadata) -> Result<()> {
     Ok(())
 }
 
-/// How many bytes the file system of a file has for who is not root; `None` where it has no limit, or does not say.
+/// How many bytes the file system of a file has for this process, as far as it says; `None` where it has no limit, or does
+/// not say. Some keep blocks for root.
 pub(super) fn room_on_disk(file: &File) -> Option<u64> {
     let mut found = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the descriptor is open, and there is room for the answer.
@@ -106,8 +107,11 @@ pub(super) fn room_on_disk(file: &File) -> Option<u64> {
     }
     // SAFETY: the call has succeeded, and written it.
     let found = unsafe { found.assume_init() };
-    // Without a limit both numbers are 0.
-    (found.f_blocks > 0).then(|| found.f_bavail.saturating_mul(found.f_frsize))
+    // SAFETY: the call takes nothing, and cannot fail.
+    let is_root = unsafe { libc::geteuid() } == 0;
+    let blocks = if is_root { found.f_bfree } else { found.f_bavail };
+    // Without a limit all numbers are 0.
+    (found.f_blocks > 0).then(|| blocks.saturating_mul(found.f_frsize))
 }
 
 /// Whether a file's pages are all there is of it (tmpfs).
