@@ -187,3 +187,61 @@ fn a_full_disk_is_an_error_and_the_store_stays_usable() {
         state_of(&BTree::open(&path).unwrap(), size);
     }
 }
+
+/// Puts random keys and values of `len` bytes until there is no room.
+fn fill_up(store: &BTree, len: usize, rng: &mut Rng) -> State {
+    let mut state = State::new();
+    loop {
+        let (key, value) = (rng.bytes(8), vec![1; len]);
+        match store.insert(&key, &value) {
+            Ok(_) => state.insert(key, value),
+            Err(error) => {
+                assert!(error.to_string().contains("free some space"), "{error}");
+                return state;
+            }
+        };
+    }
+}
+
+/// A store that had filled its disk could not be emptied: removals copy pages, and there were none.
+#[test]
+fn what_fills_its_disk_can_be_taken_out() {
+    for (size, len) in [("500k", 10), ("2m", 100), ("4m", 1000), ("8m", 30), ("8m", 20_000)] {
+        let Some(mount) = Mount::of_size(size) else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let what = format!("{size}, values of {len}");
+        let path = mount.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let mut rng = Rng::new(len as u64);
+        let mut state = fill_up(&store, len, &mut rng);
+        if len % 1000 == 0 {
+            store.sync().unwrap();
+        }
+        let mut keys: Vec<Vec<u8>> = state.keys().cloned().collect();
+        rng.shuffle(&mut keys);
+        let (first, second) = keys.split_at(keys.len() / 2);
+        for (i, key) in first.iter().enumerate() {
+            // In between, what is put takes nothing of what is left for removals.
+            let value = vec![2; len];
+            if i % 5 == 0 && store.insert(&second[i], &value).is_ok() {
+                state.insert(second[i].clone(), value);
+            }
+            assert!(store.remove(key).unwrap_or_else(|e| panic!("{what}, removal {i}: {e}")));
+            state.remove(key);
+        }
+        drop(store);
+        let store = BTree::open(&path).unwrap();
+        assert_eq!(state_of(&store, &what), state, "{what}");
+        state.extend(fill_up(&store, len, &mut rng));
+        let keys: Vec<Vec<u8>> = state.keys().cloned().collect();
+        for pair in keys.chunks(2) {
+            let mut transaction = store.write().unwrap();
+            pair.iter().for_each(|key| assert!(transaction.main().remove(key).unwrap()));
+            transaction.commit().unwrap_or_else(|e| panic!("{what}: {e}"));
+        }
+        assert!(store.read().unwrap().main().is_empty());
+        store.verify(|_, _| ()).unwrap();
+    }
+}

@@ -46,6 +46,7 @@ pub(crate) fn load<P: KeyValue>(
         return Err(Error::invalid("only an empty table can be filled by a bulk load"));
     }
     let was_broken = std::mem::replace(&mut writer.is_broken, true);
+    writer.scratch.space.is_put = true;
     let loaded = load_empty(writer, tree, records, check);
     writer.is_broken = was_broken || loaded.is_err();
     loaded

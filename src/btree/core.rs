@@ -71,6 +71,8 @@ pub(crate) struct Core {
     pub missed: AtomicU32,
     /// The file could not grow when this process last wanted that.
     pub lacks_space: AtomicBool,
+    /// There was little more than what is left for removals then.
+    pub is_nearly_full: AtomicBool,
 }
 
 /// What is read where nothing may be written: a commit, and what the table of pages does not say of
@@ -186,6 +188,7 @@ impl Core {
             tracked: Tracked::default(),
             missed: AtomicU32::new(0),
             lacks_space: AtomicBool::new(false),
+            is_nearly_full: AtomicBool::new(false),
         })
     }
 

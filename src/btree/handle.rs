@@ -356,7 +356,7 @@ impl BTree {
     }
 
     /// A transaction that is part of an operation.
-    fn write_uncounted(&self) -> Result<Transaction<'_>> {
+    pub(super) fn write_uncounted(&self) -> Result<Transaction<'_>> {
         Transaction::new(self, None).map_err(|e| self.named(e))
     }
 

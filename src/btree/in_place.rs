@@ -57,6 +57,7 @@ impl Writer<'_> {
     pub(crate) fn change_and_commit(&mut self, change: Change<'_>) -> Result<bool> {
         let (mut main, catalog) = (self.base.main, self.base.catalog);
         let mut path = std::mem::take(&mut self.scratch.path);
+        self.scratch.space.is_put = matches!(change, Change::Put(..));
         let done = self.change_or_copy(&mut main, catalog, change, &mut path);
         self.scratch.path = path;
         let (was_there, is_committed) = done?;

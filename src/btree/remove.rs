@@ -25,6 +25,7 @@ impl Writer<'_> {
         let mut path = std::mem::take(&mut self.scratch.path);
         // It leads elsewhere now, also if there is nothing to remove.
         self.near = None;
+        self.scratch.space.is_put = false;
         path.clear();
         let done = self.remove_below(tree, key, &mut path);
         self.scratch.path = path;
@@ -174,6 +175,7 @@ impl Writer<'_> {
 
     /// Takes all records out.
     pub(crate) fn clear(&mut self, tree: &mut Tree) -> Result<()> {
+        self.scratch.space.is_put = false;
         self.whole(|writer| writer.free_tree(tree))
     }
 

@@ -38,6 +38,9 @@ const MAX_HINTS: usize = 4096;
 /// The file grows by a sixteenth, but by at least and at most so many pages.
 const GROWTH: (u64, u64) = (8, 2048);
 
+/// So many pages, an eighth of what there is, are left for removals.
+const RESERVE: (u64, u64) = (4, 256);
+
 /// What a writer knows of the pages of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Space {
@@ -64,6 +67,8 @@ pub(crate) struct Space {
     /// The stamp of the base, and how many of its pages this writer freed.
     base: u64,
     retained: u64,
+    /// What is put leaves pages for removals, see [`Space::reserve`].
+    pub is_put: bool,
 }
 
 impl Space {
@@ -79,6 +84,7 @@ impl Space {
         self.retained = 0;
         self.added.clear();
         self.has_new_table = false;
+        self.is_put = false;
     }
 
     /// The pages that this writer changed, some of them perhaps more than once, or not in the end;
@@ -406,8 +412,14 @@ impl Space {
         if self.is_long_enough(core, end)? {
             return Ok(());
         }
-        let more = (end / 16).clamp(GROWTH.0, GROWTH.1);
+        let room = (core.map.room() / PAGE_BYTES).saturating_sub(self.reserve());
+        let needed = end - self.len / PAGE_BYTES;
+        if self.is_put && needed > room {
+            core.is_nearly_full.store(true, Ordering::Relaxed);
+            self.leave_room(core, needed)?;
+        }
         // On a nearly full disk, no more than what is needed.
+        let more = (end / 16).clamp(GROWTH.0, GROWTH.1).min(room.saturating_sub(needed));
         let mut has_tried = false;
         let grown = core.map.grow_to((end + more) * PAGE_BYTES, &mut has_tried);
         let grown = grown.or_else(|_| core.map.grow_to(end * PAGE_BYTES, &mut has_tried));
@@ -422,8 +434,47 @@ impl Space {
         })
     }
 
+    /// How many pages are left free by what is put where the disk is nearly full: a removal copies its leaf and the pages on
+    /// the way, and of what was copied before much waits for the next sync. Without them a store that had filled its disk
+    /// refused a third of all removals.
+    fn reserve(&self) -> u64 {
+        (self.end / 8).clamp(RESERVE.0, RESERVE.1)
+    }
+
+    /// An error if whoever puts something and takes so many pages would leave too few, on the disk and in the file.
+    #[cold]
+    fn leave_room(&mut self, core: &Core, pages: u64) -> Result<()> {
+        let wanted = self.reserve() + pages;
+        let room = core.map.room() / PAGE_BYTES;
+        if room >= wanted {
+            core.is_nearly_full.store(false, Ordering::Relaxed);
+            return Ok(());
+        }
+        let mut found = room + (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
+        for page in 0..self.end {
+            if found >= wanted {
+                return Ok(());
+            }
+            let [birth, freed] = core.entry(page)?;
+            let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+            found += u64::from(self.is_free(birth, freed));
+        }
+        core.lacks_space.store(true, Ordering::Relaxed);
+        Err(core.map.no_room("make longer and keep room for removals"))
+    }
+
+    /// The same, where the disk was nearly full when this process last looked.
+    #[inline(always)]
+    fn leave_room_if_full(&mut self, core: &Core, pages: u64) -> Result<()> {
+        match self.is_put && core.is_nearly_full.load(Ordering::Relaxed) {
+            true => self.leave_room(core, pages),
+            false => Ok(()),
+        }
+    }
+
     /// Takes free pages that lie one behind the other.
     fn take_run(&mut self, core: &Core, pages: u64, stamp: u64) -> Result<u64> {
+        self.leave_room_if_full(core, pages)?;
         let from = loop {
             if let Some(from) = self.find_run(core, pages)? {
                 break from;
@@ -503,6 +554,7 @@ impl<'c> Writer<'c> {
     #[inline]
     fn take(&mut self) -> Result<u64> {
         let space = &mut self.scratch.space;
+        space.leave_room_if_full(self.core, 1)?;
         loop {
             while let Some(page) = space.hints.pop() {
                 if page >= space.end {

@@ -64,8 +64,8 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// Puts a value; whether it replaced one.
     ///
     /// # Errors
-    /// Key or value are over their limit, or the key is none of the table's type; or the disk is full,
-    /// or the store is damaged. After the latter two the transaction cannot be committed.
+    /// Key or value are over their limit, or the key is none of the table's type; or the disk is full, but for the pages, up to
+    /// 1 MiB, that are left for removals; or the store is damaged. After the latter two the transaction cannot be committed.
     #[inline]
     pub fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
         match self.recorder {
@@ -331,6 +331,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// Puts a record whose key is as it is stored, and was checked.
     #[inline]
     pub(crate) fn put_stored(&mut self, key: &[u8], value: &[u8], old: Old) -> Result<bool> {
+        self.writer.scratch.space.is_put = true;
         self.writer.insert(self.tree, key, value, old).of(self.source.core())
     }
 

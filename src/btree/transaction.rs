@@ -331,14 +331,23 @@ impl<'s> Transaction<'s> {
 
     /// Makes one change of one record of the main table, and commits that; whether the key was there. Nothing may have been
     /// done in the transaction before.
-    pub(super) fn change_and_commit(mut self, change: Change<'_>) -> Result<bool> {
-        let done = self.writer.change_and_commit(change).map_err(|e| self.store.named(e))?;
-        let (store, stamp) = (self.store, self.writer.stamp);
-        drop(self);
+    pub(super) fn change_and_commit(self, change: Change<'_>) -> Result<bool> {
+        let store = self.store;
+        let (done, stamp) = match self.change_once(change) {
+            // Nothing was committed. Who begins then has what only waits for the disk be free.
+            Err(error) if error.is_no_room() => store.write_uncounted()?.change_once(change)?,
+            done => done?,
+        };
         if done || matches!(change, Change::Put(..)) {
             store.after_commit(stamp)?;
         }
         Ok(done)
+    }
+
+    /// The same without waiting for the disk; and its stamp.
+    fn change_once(mut self, change: Change<'_>) -> Result<(bool, u64)> {
+        let done = self.writer.change_and_commit(change).map_err(|e| self.store.named(e))?;
+        Ok((done, self.writer.stamp))
     }
 
     pub(crate) fn commit_unsynced(&mut self) -> Result<()> {

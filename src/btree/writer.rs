@@ -260,6 +260,7 @@ impl<'c> Writer<'c> {
 
     /// The same without an end: what belongs to the commit and not to its trees can follow.
     pub(crate) fn publish(&mut self, main: Tree, catalog: Tree) -> Result<()> {
+        self.scratch.space.is_put = false;
         if self.is_broken {
             return Err(Error::invalid(
                 "an earlier change of this transaction failed half-way: nothing of it was committed",
