@@ -117,8 +117,11 @@ impl KeyType {
         let (is_negative, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
         let bits = rest.strip_prefix("nan(0x").and_then(|rest| rest.strip_suffix(')'));
         if let Some(bits) = bits {
+            // It takes a plus sign.
+            let is_digits = bits.bytes().all(|digit| digit.is_ascii_hexdigit());
             let bits = u64::from_str_radix(bits, 16).ok();
             return Ok(bits
+                .filter(|_| is_digits)
                 .and_then(|bits| F::nan(is_negative, bits))
                 .ok_or_else(no_key)?
                 .to_bytes());
@@ -419,6 +422,7 @@ mod tests {
             (KeyType::F64, "1e400"),
             (KeyType::F64, "-1e-400"),
             (KeyType::F32, "5e-324"),
+            (KeyType::F64, "nan(0x+1)"),
             (KeyType::F32, "nan(0x0)"),
             (KeyType::F32, "nan(0x80000000)"),
         ];
