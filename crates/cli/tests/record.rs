@@ -63,6 +63,18 @@ fn what_is_replayed_is_what_was_recorded() {
     }
 }
 
+/// It was said to have had 999,999,999 a second.
+#[test]
+fn a_trace_of_one_operation_has_no_rate() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.path("store"), folder.path("one.trace"));
+    run(&["create", &store]).expect(0);
+    run(&["record", &trace, "--", &program().to_string_lossy(), "put", &store, "a", "1"]).expect(0);
+    let text = run(&["stat", &trace]).expect(0).text();
+    let of = text.lines().find(|line| line.starts_with("entries"));
+    assert_eq!(of, Some("entries      1"), "{text}");
+}
+
 #[test]
 fn differences_are_counted_and_named() {
     let folder = Folder::new();

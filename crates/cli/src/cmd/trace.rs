@@ -138,11 +138,15 @@ impl Found {
         let (span, keys) = (self.span(), if trace.is_hashed() { "hashed" } else { "plain" });
         let ago = SystemTime::now().duration_since(trace.begun()).unwrap_or_default();
         let count = |n: u64| HumanCount(n).to_string();
-        let rate = trace.len() as f64 / span.as_secs_f64().max(1e-9);
+        // Of what began at one moment, as a single entry does, there is no rate.
+        let rate = match span.as_secs_f64() {
+            0.0 => String::new(),
+            seconds => format!(", {} a second", count((trace.len() as f64 / seconds) as u64)),
+        };
         writeln!(out, "kind         trace, keys {keys}")?;
         writeln!(out, "begun        {} ago", HumanDuration(ago))?;
         writeln!(out, "time         {:.3} s", span.as_secs_f64())?;
-        writeln!(out, "entries      {}, {} a second", count(trace.len()), count(rate as u64))?;
+        writeln!(out, "entries      {}{rate}", count(trace.len()))?;
         writeln!(
             out,
             "by           {} processes, {} threads",
