@@ -8,6 +8,7 @@ use crate::Result;
 pub(crate) use crate::record::Building;
 use crate::record::{Action, Ended, Tracer};
 use crate::stats::{Begun, Counters, Done, Moved, Operation, Operations, Outcome, Statistics};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
@@ -54,6 +55,26 @@ pub(crate) fn counted<T>(
     match recorder {
         None => f(),
         Some(recorder) => recorder.observe(operation, key, f, done),
+    }
+}
+
+/// What an operation came to: a result, or a panic of what its caller gave it, which goes on when the operation
+/// is counted.
+struct Caught<T>(std::thread::Result<Result<T>>);
+
+impl<T> Caught<T> {
+    /// What `f` comes to. It is not called again, so that nobody sees what a panic left half done.
+    fn of(f: impl FnOnce() -> Result<T>) -> Caught<T> {
+        Caught(catch_unwind(AssertUnwindSafe(f)))
+    }
+
+    fn done(&self, done: impl FnOnce(&T) -> Done) -> Done {
+        let result = self.0.as_ref().ok().and_then(|result| result.as_ref().ok());
+        result.map_or(Done::one(Outcome::Failed, 0), done)
+    }
+
+    fn go_on(self) -> Result<T> {
+        self.0.unwrap_or_else(|panic| resume_unwind(panic))
     }
 }
 
@@ -117,10 +138,9 @@ impl Recorder {
         done: impl FnOnce(&T) -> Done,
     ) -> Result<T> {
         let started = self.begin(operation);
-        let result = f();
-        let failed = |_| Done::one(Outcome::Failed, 0);
-        self.finish(started, key, result.as_ref().map_or_else(failed, done));
-        result
+        let result = Caught::of(f);
+        self.finish(started, key, result.done(done));
+        result.go_on()
     }
 
     /// Does `f`, an operation on many keys or records, which notes what it has moved; `key` is where it
@@ -134,18 +154,12 @@ impl Recorder {
         f: impl FnOnce(&mut Moved) -> Result<()>,
     ) -> Result<()> {
         let begun = self.now();
+        let counted = self.counters.as_ref().map(|counters| counters.begin_many(operation));
         let mut moved = Moved::default();
-        let result = match &self.counters {
-            None => f(&mut moved),
-            Some(counters) => counters.observe_many(operation, |counted| {
-                let result = f(&mut moved);
-                *counted = moved;
-                result
-            }),
-        };
-        let outcome = if result.is_ok() { Outcome::Done } else { Outcome::Failed };
-        self.trace(begun, Action::Operation(operation), key, Done { outcome, moved });
-        result
+        let result = Caught::of(|| f(&mut moved));
+        let outcome = result.done(|_| Done::one(Outcome::Done, 0)).outcome;
+        self.finish(Started { operation, counted, begun }, key, Done { outcome, moved });
+        result.go_on()
     }
 
     /// A key of the [`Operation::GetMany`] that is under way has this value.
@@ -208,10 +222,9 @@ impl Recorder {
         done: impl FnOnce(&T) -> Done,
     ) -> Result<T> {
         let begun = self.now();
-        let result = f();
-        let failed = |_| Done::one(Outcome::Failed, 0);
-        self.trace(begun, action, key, result.as_ref().map_or_else(failed, done));
-        result
+        let result = Caught::of(f);
+        self.trace(begun, action, key, result.done(done));
+        result.go_on()
     }
 
     /// A change of the batch that is being made, which is recorded only: its commit is counted.

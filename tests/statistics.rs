@@ -172,6 +172,38 @@ fn scans_that_are_stopped_are_counted_as_failed() {
 }
 
 #[test]
+fn what_ends_by_a_panic_of_the_caller_is_counted_as_failed() {
+    fn fails<T>(f: impl FnOnce() -> T) {
+        let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f));
+        assert_eq!(done.err().and_then(|e| e.downcast::<&str>().ok()).as_deref(), Some(&"mine"));
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let statistics = || Statistics::new().latency(Latency::Every);
+    for path in stores(dir.path()) {
+        let store = open(&path, statistics());
+        fails(|| Scan::scan(&store, |_, _| panic!("mine")));
+        fails(|| store.get_many(&[0u32.to_le_bytes()], |_, _| panic!("mine")));
+        let all = counted(&store);
+        // Of a hash store this way goes through its iterator, which did not fail.
+        let is_hash = matches!(store, Store::Hash(_));
+        let [calls, _, _, failed, ..] = numbers(&all, Operation::Scan);
+        assert_eq!((calls, failed), (1, u64::from(!is_hash)), "{path:?}");
+        let [calls, _, _, failed, ..] = numbers(&all, Operation::GetMany);
+        let tally = all.of(Operation::GetMany);
+        assert_eq!((calls, tally.count(Outcome::Failed)), (1, 1), "{path:?} {failed}");
+        assert_eq!(tally.latency.count(), 1);
+    }
+    let store = open_hash(&hash(dir.path()), statistics());
+    fails(|| store.update(b"n", |_| panic!("mine")));
+    fails(|| store.get_with(&0u32.to_le_bytes(), |_| panic!("mine")));
+    let all = store.operations().unwrap();
+    for operation in [Operation::Update, Operation::Get] {
+        assert_eq!((all.of(operation).calls, all.of(operation).count(Outcome::Failed)), (1, 1));
+    }
+    store.insert(b"n", b"goes on").unwrap();
+}
+
+#[test]
 fn a_handle_without_statistics_counts_nothing() {
     let dir = tempfile::tempdir().unwrap();
     for path in stores(dir.path()) {
