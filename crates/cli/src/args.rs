@@ -9,6 +9,7 @@ use crate::cmd::{
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::table::TableOf;
+use crate::waiting;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -170,9 +171,12 @@ impl ReadArgs {
         bar.begin("checking", Unit::Bytes, None);
         match &store {
             Readable::Store(Store::Constant(store)) => store.verify(|done, _| bar.count(done))?,
-            Readable::Store(Store::Hash(store)) => {
-                store.verify_records(|done, _| bar.count(done))?
-            }
+            Readable::Store(Store::Hash(store)) => waiting::for_others(|| {
+                store.verify_records(|done, _| {
+                    waiting::is_over();
+                    bar.count(done);
+                })
+            })?,
             // What has checksums of its pages is compared page by page, others have none.
             _ => {}
         }

@@ -36,8 +36,13 @@ pub fn for_others<T>(f: impl FnOnce() -> T) -> T {
     });
     SINCE.store((begun.elapsed().as_nanos() as u64).max(1), Ordering::Relaxed);
     let done = f();
-    SINCE.store(0, Ordering::Relaxed);
+    is_over();
     done
+}
+
+/// The call that is going on waits no longer: what it does from now on is its own work, which may take long.
+pub fn is_over() {
+    SINCE.store(0, Ordering::Relaxed);
 }
 
 fn watch(begun: Instant) {

@@ -120,11 +120,22 @@ fn who_waits_for_others_says_so() {
             command.spawn().expect("the program starts")
         };
         let quiet = start(&["put", &store, "key", "1", "--quiet"]);
-        let mut loud = [
+        let mut loud = vec![
             start(&["put", &store, "key", "1"]),
             start(&["load", &store, &lines, "--from", "tsv"]),
             start(&["compact", &store]),
+            start(&["verify", &store]),
         ];
+        // Who reads a btree store has it as it was when it was last committed.
+        if engine == "hash" {
+            let [copy, frozen, constant] = ["copy", "frozen", "constant"].map(|s| folder.path(s));
+            loud.extend([
+                start(&["dump", &store]),
+                start(&["backup", &store, &copy]),
+                start(&["freeze", &store, &frozen]),
+                start(&["convert", &store, &constant, "--to", "constant"]),
+            ]);
+        }
         for loud in &mut loud {
             let mut said = [0; 7];
             let from = loud.stderr.as_mut().expect("what it says");

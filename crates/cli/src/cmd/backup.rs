@@ -6,6 +6,7 @@ use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::replaced::{Replaced, check_is_store};
 use crate::target::Kind;
+use crate::waiting::{self, for_others};
 use crate::{input, json, output};
 use clap::Args;
 use credenza::{Error, Result, Store};
@@ -56,6 +57,7 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let bar = Bar::new(quiet);
     let mut known = None;
     let progress = |done, total| {
+        waiting::is_over();
         if known != Some(total) {
             known = Some(total);
             bar.begin("copying", Unit::Bytes, known);
@@ -65,7 +67,7 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let kind = match store {
         Store::Hash(store) => {
             args.lease.refuse("hash").map_err(|e| e.at(&args.store))?;
-            store.backup(&args.target, progress)?;
+            for_others(|| store.backup(&args.target, progress))?;
             Kind::Hash
         }
         Store::BTree(store) => {

@@ -9,6 +9,7 @@ use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::replaced::{Replaced, check_is_store};
 use crate::target::Kind;
+use crate::waiting::for_others;
 use clap::Args;
 use credenza::constant::Stats;
 use credenza::{Result, Store};
@@ -53,7 +54,11 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.target);
     store.note_other_tables(quiet)?;
     let stats = match &store {
-        Readable::Store(Store::Hash(store)) => freeze(store, args, quiet)?,
+        Readable::Store(Store::Hash(store)) => {
+            // Apart from the rest, which takes long where there is much. Who may not write waits for nobody.
+            let _ = for_others(|| store.transaction().map(drop));
+            freeze(store, args, quiet)?
+        }
         Readable::Store(Store::BTree(store)) => freeze(store, args, quiet)?,
         Readable::Table(table) => freeze(table, args, quiet)?,
         Readable::Store(other) => return Err(unchanging(other.kind()).at(&args.store)),

@@ -3,9 +3,10 @@
 use crate::args::{ReadArgs, exit_status};
 use crate::exit::{self, Status};
 use crate::progress::{Bar, Unit};
+use crate::waiting::{self, for_others};
 use crate::{json, output};
 use clap::Args;
-use credenza::{Error, ErrorKind, Result, Scan};
+use credenza::{Error, ErrorKind, Result, Scan, Store};
 use indicatif::{HumanBytes, HumanCount};
 use std::path::{Path, PathBuf};
 
@@ -80,13 +81,18 @@ fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
     let bar = Bar::new(quiet);
     bar.begin("checking", Unit::Bytes, None);
     let mut known = None;
-    store.verify(|done, total| {
+    let progress = |done, total| {
+        waiting::is_over();
         if known != Some(total) {
             known = Some(total);
             bar.begin("checking", Unit::Bytes, known);
         }
         bar.at(done);
-    })?;
+    };
+    match &store {
+        Store::Hash(_) | Store::BTree(_) => for_others(|| store.verify(progress))?,
+        _ => store.verify(progress)?,
+    }
     let meta = std::fs::metadata(path).map_err(|e| Error::io("ask the size of", e).at(path))?;
     Ok(Found { kind: store.kind(), records: store.len()?, bytes: meta.len() })
 }
