@@ -235,7 +235,9 @@ fn recognise(path: &Path) -> Result<Kind> {
     if btree::recognises(&head) {
         return Ok(Kind::BTree);
     }
-    if head.starts_with(&constant::MAGIC) {
+    // It begins as a constant file does, but for the engine.
+    let is_index = hash::recognises_index(&head);
+    if head.starts_with(&constant::MAGIC) && !is_index {
         return Ok(Kind::Constant);
     }
     if Mcdb::recognises(&head, meta.len()) {
@@ -247,7 +249,9 @@ fn recognise(path: &Path) -> Result<Kind> {
     if Cdb::recognises(&head, meta.len()) {
         return Ok(Kind::Cdb);
     }
-    let found = if head.is_empty() {
+    let found = if is_index {
+        "it is the index of a hash store, whose name has no '-index' behind it".into()
+    } else if head.is_empty() {
         "it is empty".into()
     } else if looks_like_text(&head) {
         "it looks like text; if it is a dump, `credenza load` makes a store of it".into()

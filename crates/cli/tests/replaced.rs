@@ -203,6 +203,32 @@ fn load_does_not_replace_what_is_no_store() {
     run(&["load", &empty, &words]).expect(0);
 }
 
+/// It begins as a constant store does: it was taken for one, which is replaced.
+#[test]
+fn the_index_of_a_store_is_no_store() {
+    let folder = Folder::new();
+    let hash = changing(&folder, "hash");
+    let (index, text) = (format!("{hash}-index"), folder.file("text.tsv", "a\t1\n"));
+    let btree = changing(&folder, "btree");
+    let before = std::fs::read(&index).expect("the index");
+    for args in [
+        &["load", &index, &text][..],
+        &["freeze", &btree, &index],
+        &["backup", &btree, &index],
+        &["convert", &text, &index, "--to", "cdb"],
+        &["get", &index, "a"],
+        &["put", &index, "a", "1"],
+        &["stat", &index],
+        &["verify", &index],
+        &["dump", &index],
+    ] {
+        let got = run(args).expect(111);
+        let says = ["it is no store", "it is the index of a hash store"];
+        assert!(says.iter().any(|says| got.err.contains(says)), "{args:?}: {}", got.err);
+        assert!(std::fs::read(&index).expect("the index") == before, "{args:?}");
+    }
+}
+
 /// A name that was mistyped, or the words in another order: the notes were gone.
 #[test]
 fn what_makes_a_store_of_another_does_not_replace_what_is_no_store() {
