@@ -10,6 +10,7 @@
 
 mod absent;
 mod advise;
+mod any_path;
 mod args;
 mod candidates;
 mod charts;

@@ -5,6 +5,7 @@ mod common;
 use common::*;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -73,6 +74,21 @@ fn a_trace_of_one_operation_has_no_rate() {
     let text = run(&["stat", &trace]).expect(0).text();
     let of = text.lines().find(|line| line.starts_with("entries"));
     assert_eq!(of, Some("entries      1"), "{text}");
+}
+
+/// The processes that are told of it in JSON could not be, and no error said of what.
+#[test]
+fn a_trace_may_have_any_name() {
+    let folder = Folder::new();
+    let trace = recorded(&folder, &[]);
+    let mut name = std::ffi::OsString::from(folder.path("any"));
+    name.push(std::ffi::OsStr::from_bytes(b"\xff"));
+    std::fs::rename(&trace, &name).expect("renamed");
+    for args in [&["replay", "--stores", "hash"][..], &["torture", "--stores", "hash", "--data"]] {
+        let got = Command::new(program()).args(args).arg(&name).output().expect("it runs");
+        let err = String::from_utf8_lossy(&got.stderr);
+        assert_eq!(got.status.code(), Some(0), "{args:?}: {err}");
+    }
 }
 
 #[test]

@@ -43,6 +43,7 @@ pub(crate) struct Task {
     pub(crate) library: Option<PathBuf>,
     /// An empty folder for the store's files.
     pub(crate) folder: PathBuf,
+    #[serde(with = "crate::any_path")]
     pub(crate) trace: PathBuf,
     /// The records that the store has before, written down; without it, those that the trace found.
     pub(crate) records: Option<PathBuf>,

@@ -23,7 +23,11 @@ pub(super) enum Source {
     /// how many.
     Mixes { inputs: PathBuf, mixes: Mixes, seed: u64 },
     /// What a trace found there before it is stored, and then the first of its operations are done.
-    Trace { trace: PathBuf, operations: usize },
+    Trace {
+        #[serde(with = "crate::any_path")]
+        trace: PathBuf,
+        operations: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
