@@ -7,7 +7,7 @@ use crate::progress::Bar;
 use crate::replaced::Replaced;
 use crate::target::Kind;
 use credenza::btree::{Duplicates, KeyType, TableOptions};
-use credenza::{BTreeBuilder, Error, Result};
+use credenza::{BTreeBuilder, Error, ErrorKind, Result};
 use credenza_formats::{Database, Format, Repeats};
 use std::borrow::Cow;
 use std::path::Path;
@@ -79,7 +79,12 @@ impl Tables {
             })?;
             let options;
             (self.keys, options) = kind_of(database, key);
-            self.builder.begin_table_with(name, &options)?;
+            let begun = self.builder.begin_table_with(name, &options);
+            begun.map_err(|e| match e.kind() {
+                // The name is none for a table: its place helps.
+                ErrorKind::Invalid(_) | ErrorKind::TooLarge { .. } => Refusal::Record(e),
+                _ => Refusal::Other(e),
+            })?;
         }
         Ok(())
     }

@@ -209,6 +209,20 @@ fn databases_of_a_dump_become_tables() {
 
 /// From a file, and from a pipe, of which all is read before the transaction begins.
 #[test]
+fn a_name_that_is_none_for_a_table_is_placed() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    for (name, says) in [("", "cannot be empty"), (&"n".repeat(300), "over the limit of 255")] {
+        let header = format!("VERSION=3\nformat=print\ndatabase={name}\ntype=btree\nHEADER=END\n");
+        let text = folder.file("text", format!("{header} a\n 1\nDATA=END\n"));
+        let got = run(&["convert", &text, &store, "--to", "btree"]).expect(111);
+        assert!(got.err.contains("text: db_dump-p input, line "), "{}", got.err);
+        assert!(got.err.contains(says), "{}", got.err);
+    }
+    assert_eq!(folder.names(), ["text"]);
+}
+
+#[test]
 fn a_key_that_does_not_fit_its_table_is_placed() {
     let folder = Folder::new();
     let store = folder.path("store");
