@@ -8,7 +8,7 @@ use crate::spool::Spool;
 use crate::table::TableOf;
 use crate::waiting::for_others;
 use credenza::hash::Hash;
-use credenza::{Error, Result, Scan, Store};
+use credenza::{Error, ErrorKind, Result, Scan, Store};
 use std::borrow::Cow;
 use std::path::Path;
 
@@ -88,9 +88,14 @@ impl Changing {
         mut done: impl FnMut(&[u8], bool) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Changing::Hash(store) => {
-                read(&mut |key, _| done(key, for_others(|| store.remove(key))?))
-            }
+            Changing::Hash(store) => read(&mut |key, _| {
+                let was_there = match for_others(|| store.remove(key)) {
+                    // A key that no store can have is in none.
+                    Err(e) if matches!(e.kind(), ErrorKind::TooLarge { .. }) => false,
+                    removed => removed?,
+                };
+                done(key, was_there)
+            }),
             Changing::BTree(table) => change_all(table, may_wait, bar, read, |table, key, _| {
                 done(key, table.remove(key)?)
             }),

@@ -78,6 +78,20 @@ fn put_and_delete_change_single_keys() {
     assert_eq!(dump(&store), [(vec![], vec![])]);
 }
 
+/// It ended the command, and the keys behind it stayed; of a btree store it was not found.
+#[test]
+fn a_key_that_no_store_can_have_is_not_found() {
+    let folder = Folder::new();
+    let keys = folder.file("keys", format!("a\n{}\nb\n", "k".repeat(70_000)));
+    for kind in ["hash", "btree"] {
+        let store = folder.store(kind, &records_of(&[("a", "1"), ("b", "2")]));
+        let got = run(&["delete", &store, "--keys-from", &keys, "--json"]).expect(0);
+        assert!(got.err.starts_with("not found: kkk"), "{kind}: {}", got.err);
+        let told: Value = serde_json::from_str(&got.text()).expect("JSON");
+        assert_eq!((&told["deleted"], &told["missing"]), (&2.into(), &1.into()), "{kind}");
+    }
+}
+
 #[test]
 fn put_takes_many_records_of_any_format() {
     let folder = Folder::new();
