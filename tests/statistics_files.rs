@@ -181,6 +181,24 @@ fn no_file_appears_unless_it_is_asked_for() {
     }
 }
 
+/// Another who may change the store could not open it with its statistics, and everybody could read those of a private one.
+#[test]
+fn statistics_have_the_rights_of_their_store() {
+    let dir = tempfile::tempdir().unwrap();
+    for (store, expected) in [(0o600, 0o600), (0o660, 0o660), (0o666, 0o666), (0o444, 0o644)] {
+        for path in stores(dir.path()) {
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(store)).unwrap();
+            let statistics = Statistics::new().shared(true);
+            let options = OpenOptions::new().read_only(store == 0o444).statistics(statistics);
+            options.open(&path).unwrap();
+            let mode = std::fs::metadata(beside(&path)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, expected, "{path:?} {store:o}");
+            std::fs::remove_file(beside(&path)).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
+        }
+    }
+}
+
 #[test]
 fn numbers_go_on_where_they_were_and_belong_to_the_file_behind_a_link() {
     let dir = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use super::histogram::bucket_of;
 use super::layout::{self, CALL, CALLS, FAILED, ITEMS, LINE_WORDS, MAX, SECOND, SUM, TRANSFERRED};
 use super::operation::{Operation, Outcome};
 use super::options::{Callback, Event, Latency, Statistics};
-use super::slots::{Slots, path_beside};
+use super::slots::Slots;
 use super::snapshot::Operations;
 use super::thread::{self, THREADS};
 use crate::Result;
@@ -123,7 +123,7 @@ impl Counters {
         let clock = options.clock.resolve()?;
         process::prepare();
         let (owners, area) = match options.shared {
-            true => Slots::shared(&path_beside(store))?,
+            true => Slots::shared(store)?,
             false => Slots::private()?,
         };
         Ok(Some(Counters {

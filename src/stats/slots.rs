@@ -10,14 +10,15 @@ use super::layout::{
     OWNER_START, SLOTS,
 };
 use super::operation::Operation;
+use crate::os::access::Rights;
 use crate::os::area::{Area, open_or_create};
 use crate::os::file::{is_same, lock_within, read_exact_at};
 use crate::os::process::Process;
 
 use crate::{Error, Result};
 use std::ffi::OsString;
-use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
@@ -49,10 +50,11 @@ impl Slots {
     }
 
     /// The area in the file at `path`, which is made if there is none.
-    pub(super) fn shared(path: &Path) -> Result<(Slots, Area)> {
+    pub(super) fn shared(store: &Path) -> Result<(Slots, Area)> {
         if cfg!(target_endian = "big") {
             return Err(Error::invalid("statistics are not shared on big-endian machines"));
         }
+        let path = &path_beside(store);
         for _ in 0..OPEN_ATTEMPTS {
             let file = open_or_create(path)?;
             let opened = locked(&file, OPEN_ATTEMPTS, || {
@@ -60,7 +62,7 @@ impl Slots {
                 if !is_same(&file, path.metadata()) {
                     return Ok(None);
                 }
-                open(&file).map(Some).inspect_err(|_| {
+                open(&file, store).map(Some).inspect_err(|_| {
                     // On a full disk: a file without content would be in the way of who looks for one.
                     if file.metadata().is_ok_and(|meta| meta.len() == 0) {
                         let _ = std::fs::remove_file(path);
@@ -118,12 +120,14 @@ fn locked<T>(file: &File, attempts: u32, f: impl FnOnce() -> T) -> Option<T> {
 }
 
 /// Maps the file, whose lock we have; one without content gets its header first.
-fn open(file: &File) -> Result<Area> {
+fn open(file: &File, store: &Path) -> Result<Area> {
     let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
     let mut head = vec![0; layout::header().len().min(len as usize)];
     read_exact_at(file, &mut head, 0)?;
     // One that was being made when its maker was killed has no header either.
     if head.iter().all(|b| *b == 0) && len <= BYTES as u64 {
+        // Where that cannot be, whoever made the file has said who may use it.
+        let _ = belong_to(file, store);
         let area = Area::of_file(file, BYTES)?;
         file.write_all_at(&layout::header(), 0).map_err(|e| Error::io("write", e))?;
         return Ok(area);
@@ -132,6 +136,14 @@ fn open(file: &File) -> Result<Area> {
     let area = Area::of_file(file, BYTES)?;
     fold_dead(area.words());
     Ok(area)
+}
+
+/// Gives a file of statistics the rights of its store, so that who may change the one may count in the other, and nobody
+/// else may look. Its owner counts also in what nobody changes.
+fn belong_to(file: &File, store: &Path) -> std::io::Result<()> {
+    Rights::at(store)?.give(file)?;
+    let mode = file.metadata()?.permissions().mode();
+    file.set_permissions(Permissions::from_mode(mode & 0o666 | 0o600))
 }
 
 /// Makes the first free slot this process's.
@@ -251,7 +263,7 @@ mod tests {
     #[test]
     fn slots_of_the_dead_are_folded_and_used_again() {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("x-stats");
+        let path = dir.path().join("x");
         let (slots, area) = Slots::shared(&path).unwrap();
         let me = Process::current();
         let dead = Process { pid: u32::MAX, ..me };
@@ -286,7 +298,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = dir.path().join("x");
         {
-            let (_, area) = Slots::shared(&path_beside(&store)).unwrap();
+            let (_, area) = Slots::shared(&store).unwrap();
             leave_behind(&area, Process { pid: u32::MAX, ..Process::current() }, 10);
             // A process killed while it folded.
             area.words()[MOVING].store(5, Ordering::Relaxed);
@@ -299,7 +311,7 @@ mod tests {
             get(&recorder, None);
             assert_eq!(gets(&recorder), 10 + round);
             drop(recorder);
-            let (_, area) = Slots::shared(&path_beside(&store)).unwrap();
+            let (_, area) = Slots::shared(&store).unwrap();
             assert_eq!(owned(&area), [0usize; 0]);
             assert_eq!(area.words()[MOVING].load(Ordering::Relaxed) % 2, 0);
         }
