@@ -124,6 +124,25 @@ fn a_full_disk_that_is_written_to_can_be_emptied() {
     }
 }
 
+/// What a batch adds to the index may need room there, and what it takes out does not.
+#[test]
+fn a_batch_of_removals_needs_no_room_in_the_index() {
+    for len in [1000, 20_000, 300_000] {
+        let Some(mount) = Mount::of_size("4m") else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let store = Hash::create(mount.path().join("store")).unwrap();
+        let state = fill(&store, len);
+        for key in state.keys() {
+            let mut batch = Batch::new();
+            batch.remove(key);
+            store.batch(&batch).unwrap();
+        }
+        assert_eq!(store.len().unwrap(), 0);
+    }
+}
+
 /// A child's work: with a limit on the size of files.
 #[test]
 fn child_fills_and_empties() {

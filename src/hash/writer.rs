@@ -316,8 +316,8 @@ impl<'c> Writer<'c> {
         &self,
         changes: impl ExactSizeIterator<Item = Change<'a>> + Clone,
     ) -> Result<()> {
-        let is_put = |change| matches!(change, Change::Put(..));
-        let leaves = if changes.clone().any(is_put) { Leaves::Most } else { Leaves::Some };
+        let leaves =
+            if changes.clone().any(|change| is_put(&change)) { Leaves::Most } else { Leaves::Some };
         self.with_room(leaves, || self.batch_once(changes.clone()))
     }
 
@@ -340,9 +340,12 @@ impl<'c> Writer<'c> {
         self.make_way_for(changes.clone())?;
         let count =
             u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
-        // Room for all of them in the index, lest it is missing when there is no way back.
-        let bump = self.index.load(words::BUMP);
-        self.reserve_index(bump.saturating_add(u64::from(count) + 4 * 129))?;
+        // Room for all that are put in the index, lest it is missing when there is no way back.
+        let puts = changes.clone().filter(is_put).count() as u64;
+        if puts > 0 {
+            let bump = self.index.load(words::BUMP);
+            self.reserve_index(bump.saturating_add(puts + 4 * 129))?;
+        }
         let mut cursor = self.cursor();
         let header = RecordHeader { kind: Kind::Batch, key_len: count, value_len: 0 };
         let append_all = |cursor: &mut Cursor| {
@@ -521,6 +524,10 @@ impl<'c> Writer<'c> {
         self.counted(count, live, self.index.load(words::APPLIED));
         Ok(())
     }
+}
+
+fn is_put(change: &Change<'_>) -> bool {
+    matches!(change, Change::Put(..))
 }
 
 #[inline(always)]
