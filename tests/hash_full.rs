@@ -143,6 +143,19 @@ fn a_batch_of_removals_needs_no_room_in_the_index() {
     }
 }
 
+/// Of records as short as what removes them. The segment that a removal was about to take was counted twice.
+#[test]
+fn the_shortest_records_can_be_taken_out() {
+    let Some(mount) = Mount::of_size("12m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let store = Hash::create(mount.path().join("store")).unwrap();
+    for key in fill(&store, 0).keys().take(100_000) {
+        assert!(store.remove(key).unwrap());
+    }
+}
+
 /// A child's work: with a limit on the size of files.
 #[test]
 fn child_fills_and_empties() {

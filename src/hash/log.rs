@@ -365,6 +365,8 @@ impl Writer<'_> {
             let (unit, units) = self.take_units(bytes)?;
             let (last, size) = unit_place(unit + units - 1);
             let (at, len) = (unit_place(unit).0, self.core.data.len());
+            // It is nobody's yet, and counted among what is free: whoever looked for it began behind it, had he gone on.
+            self.index.store(words::FREE_UNIT, self.index.load(words::FREE_UNIT).min(unit));
             // What of it the file has is free no longer; the rest still is, step by step.
             let begun = at + SEGMENT_HEADER + SEGMENT_END;
             let taken = (last + size).min(len.max(begun)).saturating_sub(at);
