@@ -156,6 +156,29 @@ fn the_shortest_records_can_be_taken_out() {
     }
 }
 
+/// Puts must not fill what a removal has the file longer by.
+#[test]
+fn whoever_puts_after_each_removal_leaves_room_for_the_next() {
+    for (size, len) in [("1m", 200), ("4m", 0), ("4m", 1000)] {
+        let Some(mount) = Mount::of_size(size) else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let store = Hash::create(mount.path().join("store")).unwrap();
+        let mut keys = shuffled_keys(&fill(&store, len), &mut Rng::new(2));
+        for (i, key) in keys.drain(..keys.len() / 2).enumerate() {
+            let was_there = store.remove(&key);
+            assert!(was_there.unwrap_or_else(|e| panic!("{size}, values of {len}, {i}: {e}")));
+            for number in 0..200u64 {
+                let key = (u64::MAX - i as u64 * 200 - number).to_le_bytes();
+                if store.insert(&key, &vec![1; len]).is_err() {
+                    break;
+                }
+            }
+        }
+    }
+}
+
 /// A child's work: with a limit on the size of files.
 #[test]
 fn child_fills_and_empties() {

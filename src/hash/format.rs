@@ -107,6 +107,8 @@ pub(crate) mod session {
     pub(crate) const FINDING: u64 = SESSION_AT + 448;
     /// Removals, also of keys that were not there, since a key was put or a batch changed some: a hint.
     pub(crate) const REMOVALS: u64 = SESSION_AT + 456;
+    /// Not 0 when something was appended that puts leave the room for: they look before they go on behind it.
+    pub(crate) const TAKEN: u64 = SESSION_AT + 464;
 }
 
 /// What never changes in a data file.

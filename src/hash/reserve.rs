@@ -9,9 +9,10 @@
 //!
 //! Tried and dropped: to have that room in the file. A store of a hundred records would be two or three times as long.
 
-use super::format::{unit_of, unit_place, words};
+use super::format::{session, unit_of, unit_place, words};
 use super::record::Kind;
 use super::writer::Writer;
+use crate::os::atomic::Ordering;
 use crate::{Error, Result};
 
 /// What an append has to leave free.
@@ -44,10 +45,36 @@ const AHEAD: u64 = 3;
 impl Writer<'_> {
     /// An error if whoever takes `bytes` of what is free would not leave what is to be left.
     pub(super) fn leave_room(&self, leaves: Leaves, bytes: u64) -> Result<()> {
-        if leaves == Leaves::Nothing || self.has_room(leaves, bytes)? {
+        // Nobody else knows an index that is being made.
+        if self.lock.is_none() || self.has_room(Leaves::Most, bytes)? {
             return Ok(());
         }
-        Err(self.core.data.no_room("make longer and keep room for removals"))
+        if leaves == Leaves::Most || !self.has_room(leaves, bytes)? {
+            return Err(self.no_room());
+        }
+        self.core.session(session::TAKEN).store(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Before a put goes where there is room in the file: that it is not what was made for a removal, or for cleaning. Each
+    /// removal has the file longer by a page at least, and puts that filled the rest took all that is left for removals.
+    #[inline(always)]
+    pub(super) fn check_not_taken(&self, leaves: Leaves) -> Result<()> {
+        let is_taken = || self.core.session(session::TAKEN).load(Ordering::Relaxed) != 0;
+        if leaves == Leaves::Most && is_taken() { self.check_left() } else { Ok(()) }
+    }
+
+    #[cold]
+    fn check_left(&self) -> Result<()> {
+        if !self.has_room(Leaves::Most, 0)? {
+            return Err(self.no_room());
+        }
+        self.core.session(session::TAKEN).store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn no_room(&self) -> Error {
+        self.core.data.no_room("make longer and keep room for removals")
     }
 
     fn has_room(&self, leaves: Leaves, bytes: u64) -> Result<bool> {
@@ -56,6 +83,9 @@ impl Writer<'_> {
             Leaves::Some => self.segment_bytes(0),
             Leaves::Nothing => 0,
         };
+        if leaves == Leaves::Nothing {
+            return Ok(true);
+        }
         let (wanted, room) = (left.saturating_add(bytes), self.core.data.room());
         Ok(room >= wanted || room.saturating_add(self.free_in_file()?) >= wanted)
     }
