@@ -109,6 +109,9 @@ pub(crate) mod session {
     pub(crate) const REMOVALS: u64 = SESSION_AT + 456;
     /// Not 0 when something was appended that puts leave the room for: they look before they go on behind it.
     pub(crate) const TAKEN: u64 = SESSION_AT + 464;
+    /// So many bytes that are not of what lives were left when all of the log had been passed for a put, and there was no
+    /// room still: what is lost at the ends of segments. A hint.
+    pub(crate) const LOST: u64 = SESSION_AT + 472;
 }
 
 /// What never changes in a data file.
