@@ -9,6 +9,7 @@
 //!
 //! Tried and dropped: to have that room in the file. A store of a hundred records would be two or three times as long.
 
+use super::clean::WORTH_CLEANING;
 use super::format::{session, unit_of, unit_place, words};
 use super::record::Kind;
 use super::writer::Writer;
@@ -36,8 +37,8 @@ impl Leaves {
     }
 }
 
-/// A put that finds no room has garbage cleaned if it is such a part of the log: each byte of it costs so many copied.
-const PART_FOR_PUTS: u64 = 16;
+/// Who finds no room has garbage cleaned if it is such a part of the log: each byte of it costs so many copied.
+const PART_OF_LOG: u64 = 16;
 
 /// Removals may make the file longer by so many units: of those the last may be twice as long.
 const AHEAD: u64 = 3;
@@ -139,10 +140,12 @@ impl Writer<'_> {
         }
         self.settle()?;
         let (log, segment) = (self.index.log_bytes(), self.segment_bytes(0));
+        // In a small store segments are a large part of the log.
+        let part = log / PART_OF_LOG;
         let least = match leaves {
-            Leaves::Most => (2 * segment).max(log / PART_FOR_PUTS),
+            Leaves::Most => (2 * segment).min(log / 2).max(part),
             // Removals have made twice as much at least, where nobody else took the room for them.
-            Leaves::Some | Leaves::Nothing => segment,
+            Leaves::Some | Leaves::Nothing => segment.min(part.max(WORTH_CLEANING)),
         };
         let garbage = log.saturating_sub(self.index.load(words::LIVE));
         // Removals may have no other way.
