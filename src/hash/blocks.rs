@@ -13,7 +13,7 @@ use super::index::{State, damaged};
 use super::page::{LINE, Page, SIZES};
 use super::pins;
 use super::reserve::Leaves;
-use super::writer::Writer;
+use super::writer::{EMPTY_LINES, Writer};
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
 
@@ -32,8 +32,14 @@ const SMALL: u64 = 4096;
 pub(super) const MAX_LINES: u64 = 1 << 32;
 
 impl Writer<'_> {
-    /// A block with so many lines for its user.
+    /// A block with so many lines for its user; behind it there is room for an empty index, so that all can be taken out
+    /// where the disk is full.
     pub(crate) fn allocate(&self, lines: u64) -> Result<u64> {
+        self.allocate_before(lines, EMPTY_LINES)
+    }
+
+    /// The same with room for so many lines behind it.
+    pub(crate) fn allocate_before(&self, lines: u64, behind: u64) -> Result<u64> {
         if let Some(list) = list_of(lines) {
             let is_small = self.index.load(words::BUMP) < SMALL;
             if self.index.load(words::RETIRED_COUNT) >= if is_small { 1 } else { WORTH_LOOKING } {
@@ -63,7 +69,7 @@ impl Writer<'_> {
             let (size, limit) = (end.saturating_mul(LINE), MAX_LINES * LINE);
             return Err(Error::new(ErrorKind::TooLarge { what: "index", size, limit }));
         }
-        self.reserve_index(end)?;
+        self.reserve_index(end.saturating_add(behind).min(MAX_LINES))?;
         self.index.word(words::BUMP).store(end, Ordering::Release);
         self.block(block)?[LINES].store(lines, Ordering::Relaxed);
         self.block(block)?[FAR].store(0, Ordering::Relaxed);

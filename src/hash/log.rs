@@ -460,7 +460,7 @@ impl Writer<'_> {
         let lines = room * ENTRY_BYTES / LINE;
         let end = self.index.load(words::BUMP).saturating_add(lines + 1);
         self.reserve_index_leaving(Leaves::Nothing, end)?;
-        let block = self.allocate(lines)?;
+        let block = self.allocate_before(lines, 0)?;
         for line in 0..lines {
             let at = |block: u64| (block + 1 + line) * LINE;
             let to = self.index.map.line(at(block));

@@ -20,7 +20,7 @@ use super::page::{address_of, candidates, slot};
 use super::reader::{ATTEMPTS, Unpinned, too_busy};
 use super::record::Kind;
 use super::view::{Holds, RecordView, record};
-use super::writer::{Writer, check_sizes};
+use super::writer::{EMPTY_LINES, Writer, check_sizes};
 use crate::Result;
 use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::shared::SharedMap;
@@ -191,7 +191,7 @@ impl Writer<'_> {
     fn has_room_to_settle(&self) -> bool {
         // A page grows by half, or to two with 80 lines; the directory may double.
         let pages = self.index.load(words::PAGE_LINES).min(RING as u64 * 82);
-        let growing = 2 * pages + 16;
+        let growing = 2 * pages + 16 + EMPTY_LINES;
         let directory = self.index.state().entries() / 4 + 2;
         let end = self.index.load(words::BUMP).saturating_add(growing + directory);
         self.reserve_index(end).is_ok()

@@ -31,7 +31,7 @@ use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
 
 /// Lines of an empty index: a page and a directory, each with the line of its block.
-const EMPTY_LINES: u64 = SIZES[0] + 1 + 1 + 1;
+pub(super) const EMPTY_LINES: u64 = SIZES[0] + 1 + 1 + 1;
 
 /// The right to change the store; dropped, it is somebody else's.
 pub(crate) struct Writer<'c> {
@@ -344,7 +344,7 @@ impl<'c> Writer<'c> {
         let puts = changes.clone().filter(is_put).count() as u64;
         if puts > 0 {
             let bump = self.index.load(words::BUMP);
-            self.reserve_index(bump.saturating_add(puts + 4 * 129))?;
+            self.reserve_index(bump.saturating_add(puts + 4 * 129 + EMPTY_LINES))?;
         }
         let mut cursor = self.cursor();
         let header = RecordHeader { kind: Kind::Batch, key_len: count, value_len: 0 };
@@ -401,13 +401,14 @@ impl<'c> Writer<'c> {
 
     /// Puts an empty directory in the place of the one there is.
     pub(crate) fn empty_index(&self) -> Result<()> {
-        let page = Page { block: self.allocate(SIZES[0])?, lines: SIZES[0], depth: 0, base: 0 };
+        let block = self.allocate_before(SIZES[0], 0)?;
+        let page = Page { block, lines: SIZES[0], depth: 0, base: 0 };
         for number in 0..page.lines {
             for word in self.index.line(page, number)? {
                 word.store(0, Ordering::Relaxed);
             }
         }
-        let directory = self.allocate(1)?;
+        let directory = self.allocate_before(1, 0)?;
         let state = self.index.state().with_directory(directory + 1, 0);
         self.index.entry(state, 0)?.store(page.encode(), Ordering::Relaxed);
         self.index.set_state(state);
