@@ -2,8 +2,11 @@
 //!
 //! A removal is a record, and cleaning copies what lives before a segment is free. A store that had filled its disk could take
 //! nothing out until somebody else made room. So a put leaves two segments free, one for removals, which leave the other, for
-//! cleaning. What is free is what the file system still has, and the free units of the file. Where
-//! others take it from the file system, all is as it would be without.
+//! cleaning. What is free is what the file system still has, and the free units of the file. Where others take it from the
+//! file system, all is as it would be without.
+//!
+//! A record that is much longer than most may find no room there. As much as the longest segment was tried: its units have to
+//! follow each other, and that needed several times as much.
 //!
 //! A change that finds no room has garbage cleaned, if there is enough to be worth it, and is tried once more.
 //!
