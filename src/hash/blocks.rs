@@ -127,8 +127,6 @@ impl Writer<'_> {
         self.check_bump()?;
         let end = end.min(MAX_LINES * LINE);
         let (len, step) = (self.index.map.len(), self.index.map.step());
-        // An index that nobody else knows is made for what is there already.
-        let leaves = if self.lock.is_none() { Leaves::Nothing } else { leaves };
         let mut longer = len + step;
         if self.leave_room(leaves, step).is_err() {
             self.leave_room(leaves, end.saturating_sub(len))?;

@@ -177,6 +177,9 @@ impl Writer<'_> {
     /// What of the garbage no cleaning makes room of, as far as was seen. Of records of 1.1 MB an eighth of the log is lost at the
     /// ends of segments: each put that found no room had all of it copied.
     fn lost(&self, garbage: u64) -> u64 {
-        self.core.session(session::LOST).fetch_min(garbage, Ordering::Relaxed).min(garbage)
+        let lost = self.core.session(session::LOST);
+        let least = lost.load(Ordering::Relaxed).min(garbage);
+        lost.store(least, Ordering::Relaxed);
+        least
     }
 }

@@ -49,7 +49,7 @@ impl Slots {
         Ok((Slots { mutex: Mutex::new(()), file: None }, Area::private(BYTES)?))
     }
 
-    /// The area in the file at `path`, which is made if there is none.
+    /// The area in the file beside a store, which is made if there is none.
     pub(super) fn shared(store: &Path) -> Result<(Slots, Area)> {
         if cfg!(target_endian = "big") {
             return Err(Error::invalid("statistics are not shared on big-endian machines"));
