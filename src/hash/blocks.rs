@@ -127,11 +127,12 @@ impl Writer<'_> {
         self.check_bump()?;
         let end = end.min(MAX_LINES * LINE);
         let (len, step) = (self.index.map.len(), self.index.map.step());
-        let mut longer = len + step;
-        if self.leave_room(leaves, step).is_err() {
+        // No more than what is needed where that is what is left for removals.
+        let is_step_left = self.has_room(Leaves::Most, step).unwrap_or(false);
+        if !is_step_left {
             self.leave_room(leaves, end.saturating_sub(len))?;
-            longer = end;
         }
+        let longer = if is_step_left { len + step } else { end };
         let mut has_tried = false;
         let mut grow =
             |end: u64| self.index.map.grow_to(end.next_multiple_of(4096), &mut has_tried);

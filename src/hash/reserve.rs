@@ -81,7 +81,7 @@ impl Writer<'_> {
         self.core.data.no_room("make longer and keep room for removals")
     }
 
-    fn has_room(&self, leaves: Leaves, bytes: u64) -> Result<bool> {
+    pub(super) fn has_room(&self, leaves: Leaves, bytes: u64) -> Result<bool> {
         let left = match leaves {
             Leaves::Most => 2 * self.segment_bytes(AHEAD),
             Leaves::Some => self.segment_bytes(0),
