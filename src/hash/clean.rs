@@ -23,6 +23,7 @@ use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
 use super::record::Kind;
+use super::reserve::TAKEN;
 use super::reuse::{WORTH_COMPACTING, WORTH_SHRINKING};
 use super::view::{is_marked_dead, record};
 use super::writer::Writer;
@@ -179,13 +180,24 @@ impl Writer<'_> {
         Ok(done)
     }
 
-    /// Keys are not only removed: one is put, or a batch changes some.
+    /// Keys are not only removed: one is put. An error if the room where it would go was made for a removal, or for cleaning,
+    /// and there is none else.
     #[inline(always)]
-    pub(super) fn note_put(&self) {
+    pub(super) fn note_put(&self) -> Result<()> {
         let removals = self.core.session(session::REMOVALS);
-        if removals.load(Ordering::Relaxed) != 0 {
-            removals.store(0, Ordering::Relaxed);
+        match removals.load(Ordering::Relaxed) {
+            0 => return Ok(()),
+            TAKEN.. => self.check_left()?,
+            _ => {}
         }
+        removals.store(0, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same of a batch that changes some, and puts none.
+    pub(super) fn note_batch(&self) {
+        let removals = self.core.session(session::REMOVALS);
+        removals.store(removals.load(Ordering::Relaxed) & TAKEN, Ordering::Relaxed);
     }
 
     /// One more key is to be removed. For all processes: who removes what others put, as of a queue, is not alone.
@@ -207,7 +219,8 @@ impl Writer<'_> {
         if self.is_in_haste()? {
             return Ok(PACE_IN_HASTE);
         }
-        let is_removing = self.core.session(session::REMOVALS).load(Ordering::Relaxed) > REMOVING;
+        let removals = self.core.session(session::REMOVALS).load(Ordering::Relaxed) & !TAKEN;
+        let is_removing = removals > REMOVING;
         // Where the file is too long the next segment that is emptied may be what it can be cut behind.
         let is_later = || !self.is_longer(WORTH_SHRINKING) && self.is_cleaned_later();
         let is_due = self.is_cleaning_due() && !(is_removing && is_later());

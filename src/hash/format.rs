@@ -105,13 +105,12 @@ pub(crate) mod session {
     pub(crate) const DISK_LOCK: u64 = SESSION_AT + 384;
     /// Nonzero from the beginning of the session until an index was found or made: the power may have failed before.
     pub(crate) const FINDING: u64 = SESSION_AT + 448;
-    /// Removals, also of keys that were not there, since a key was put or a batch changed some: a hint.
+    /// Removals, also of keys that were not there, since a key was put or a batch changed some: a hint. With bit 63 when something
+    /// was appended since that puts leave the room for: they look before they go on behind it.
     pub(crate) const REMOVALS: u64 = SESSION_AT + 456;
-    /// Not 0 when something was appended that puts leave the room for: they look before they go on behind it.
-    pub(crate) const TAKEN: u64 = SESSION_AT + 464;
     /// So many bytes that are not of what lives were left when all of the log had been passed for a put, and there was no
     /// room still: what is lost at the ends of segments. A hint.
-    pub(crate) const LOST: u64 = SESSION_AT + 472;
+    pub(crate) const LOST: u64 = SESSION_AT + 464;
 }
 
 /// What never changes in a data file.

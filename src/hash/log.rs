@@ -261,7 +261,6 @@ impl Writer<'_> {
     /// Where the next record, which takes `room` bytes, will be: there is room for it, and for what it has to leave.
     #[inline(always)]
     fn reach(&self, cursor: &mut Cursor, room: u64, leaves: Leaves) -> Result<u64> {
-        self.check_not_taken(leaves)?;
         let needed = room + SEGMENT_END;
         if cursor.at.saturating_add(needed) > cursor.end {
             self.next_segment(cursor, room, self.step(cursor)?, leaves)?;

@@ -200,7 +200,7 @@ impl Writer<'_> {
     #[inline(always)]
     fn put_later(&self, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
-        self.note_put();
+        self.note_put()?;
         self.pay_first()?;
         let place = self.index.place(key);
         self.index.prefetch(place);

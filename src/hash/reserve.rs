@@ -40,6 +40,9 @@ impl Leaves {
     }
 }
 
+/// In the word that counts removals: something was appended that puts leave the room for.
+pub(super) const TAKEN: u64 = 1 << 63;
+
 /// Who finds no room has garbage cleaned if it is such a part of the log: each byte of it costs so many copied.
 const PART_OF_LOG: u64 = 16;
 
@@ -56,25 +59,16 @@ impl Writer<'_> {
         if leaves == Leaves::Most || !self.has_room(leaves, bytes)? {
             return Err(self.no_room());
         }
-        self.core.session(session::TAKEN).store(1, Ordering::Relaxed);
+        let removals = self.core.session(session::REMOVALS);
+        removals.store(removals.load(Ordering::Relaxed) | TAKEN, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Before a put goes where there is room in the file: that it is not what was made for a removal, or for cleaning. Each
-    /// removal has the file longer by a page at least, and puts that filled the rest took all that is left for removals.
-    #[inline(always)]
-    pub(super) fn check_not_taken(&self, leaves: Leaves) -> Result<()> {
-        let is_taken = || self.core.session(session::TAKEN).load(Ordering::Relaxed) != 0;
-        if leaves == Leaves::Most && is_taken() { self.check_left() } else { Ok(()) }
-    }
-
+    /// Before a put, which may go where there is room in the file: that it is not what was made for a removal, or for cleaning.
+    /// Each removal has the file longer by a page at least, and puts that filled the rest took all that is left for removals.
     #[cold]
-    fn check_left(&self) -> Result<()> {
-        if !self.has_room(Leaves::Most, 0)? {
-            return Err(self.no_room());
-        }
-        self.core.session(session::TAKEN).store(0, Ordering::Relaxed);
-        Ok(())
+    pub(super) fn check_left(&self) -> Result<()> {
+        if self.has_room(Leaves::Most, 0)? { Ok(()) } else { Err(self.no_room()) }
     }
 
     fn no_room(&self) -> Error {

@@ -237,7 +237,7 @@ impl<'c> Writer<'c> {
     #[inline(always)]
     fn put_once(&self, key: &[u8], value: &[u8]) -> Result<bool> {
         check_sizes(key, value)?;
-        self.note_put();
+        self.note_put()?;
         self.pay_first()?;
         self.make_way(|| RecordHeader::new(Kind::Put, key, value).room())?;
         let place = self.index.place(key);
@@ -335,13 +335,17 @@ impl<'c> Writer<'c> {
                 Change::Delete(key) => check_sizes(key, &[])?,
             }
         }
-        self.note_put();
+        let puts = changes.clone().filter(is_put).count() as u64;
+        if puts > 0 {
+            self.note_put()?
+        } else {
+            self.note_batch()
+        }
         self.pay_first()?;
         self.make_way_for(changes.clone())?;
         let count =
             u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
         // Room for all that are put in the index, lest it is missing when there is no way back.
-        let puts = changes.clone().filter(is_put).count() as u64;
         if puts > 0 {
             let bump = self.index.load(words::BUMP);
             self.reserve_index(bump.saturating_add(puts + 4 * 129 + EMPTY_LINES))?;
