@@ -111,6 +111,13 @@ impl Space {
                 && !self.held.is_any(born(birth), freed))
     }
 
+    /// The same of a page, by the table.
+    #[inline(always)]
+    fn is_page_free(&self, core: &Core, page: u64) -> Result<bool> {
+        let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
+        Ok(self.is_free(birth, freed))
+    }
+
     /// Whether of all commits that are held only the newest can have a page of this birth, before this writer holds any
     /// of its own.
     #[inline(always)]
@@ -141,11 +148,7 @@ impl Space {
                 continue;
             }
             // Where the table is damaged whoever takes a page says so.
-            let is_free = core.entry(page).is_ok_and(|words| {
-                let [birth, freed] = words.map(|word| word.load(Ordering::Relaxed));
-                self.is_free(birth, freed)
-            });
-            if is_free {
+            if self.is_page_free(core, page).unwrap_or(false) {
                 self.hints.push(page);
             }
         }
@@ -202,9 +205,7 @@ impl Space {
                 if self.cursor >= self.end {
                     self.cursor = 0;
                 }
-                let [birth, freed] = core.entry(self.cursor)?;
-                let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-                if self.is_free(birth, freed) {
+                if self.is_page_free(core, self.cursor)? {
                     self.hints.push(self.cursor);
                 }
                 self.cursor += 1;
@@ -232,8 +233,7 @@ impl Space {
             // More than asked for: it is cheap where nothing is in between.
             let to = (*from + LOOK).min(end).min(self.end);
             for page in *from..to {
-                let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
-                if self.is_free(birth, freed) {
+                if self.is_page_free(core, page)? {
                     found.push(page);
                 }
             }
@@ -267,8 +267,7 @@ impl Space {
         hints.sort_unstable_by(|a, b| b.cmp(a));
         hints.dedup();
         for page in hints {
-            let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
-            if self.is_free(birth, freed) {
+            if self.is_page_free(core, page)? {
                 self.hints.push(page);
             }
         }
@@ -286,8 +285,7 @@ impl Space {
     ) -> Result<Option<u64>> {
         let mut found = 0;
         for page in from..end.min(self.end) {
-            let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
-            found = if self.is_free(birth, freed) { found + 1 } else { 0 };
+            found = if self.is_page_free(core, page)? { found + 1 } else { 0 };
             if found == pages {
                 return Ok(Some(page + 1 - pages));
             }
@@ -315,8 +313,7 @@ impl Space {
     /// Has the lowest free page be the next that is taken.
     fn hint_lowest(&mut self, core: &Core) -> Result<()> {
         for page in 0..self.end {
-            let [birth, freed] = core.entry(page)?.map(|word| word.load(Ordering::Relaxed));
-            if self.is_free(birth, freed) {
+            if self.is_page_free(core, page)? {
                 self.hints.push(page);
                 break;
             }
@@ -455,9 +452,7 @@ impl Space {
             if found >= wanted {
                 return Ok(());
             }
-            let [birth, freed] = core.entry(page)?;
-            let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-            found += u64::from(self.is_free(birth, freed));
+            found += u64::from(self.is_page_free(core, page)?);
         }
         core.lacks_space.store(true, Ordering::Relaxed);
         Err(core.map.no_room("make longer and keep room for removals"))
@@ -497,9 +492,7 @@ impl Space {
             if self.cursor >= self.end {
                 (self.cursor, found) = (0, 0);
             }
-            let [birth, freed] = core.entry(self.cursor)?;
-            let is_free =
-                self.is_free(birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
+            let is_free = self.is_page_free(core, self.cursor)?;
             self.cursor += 1;
             found = if is_free { found + 1 } else { 0 };
             if found == pages {
@@ -560,9 +553,7 @@ impl<'c> Writer<'c> {
                 if page >= space.end {
                     continue;
                 }
-                let [birth, freed] = self.core.entry(page)?;
-                let (birth, freed) = (birth.load(Ordering::Relaxed), freed.load(Ordering::Relaxed));
-                if space.is_free(birth, freed) {
+                if space.is_page_free(self.core, page)? {
                     space.enter(self.core, page, 0, self.stamp)?;
                     return Ok(page);
                 }
