@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 /// The engine's number in a header: the data file, and its index.
 pub(crate) const ENGINE: u32 = 2;
-pub(crate) const INDEX_ENGINE: u32 = 0x102;
+const INDEX_ENGINE: u32 = 0x102;
 const VERSION: u32 = 1;
 
 /// What the name of an index ends with, behind that of its data file.

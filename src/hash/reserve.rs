@@ -57,33 +57,19 @@ impl Writer<'_> {
             return Ok(());
         }
         if leaves == Leaves::Most || !self.has_room(leaves, bytes)? {
-            return Err(self.no_room());
+            return Err(self.core.data.no_room("make longer and keep room for removals"));
         }
         let removals = self.core.session(session::REMOVALS);
         removals.store(removals.load(Ordering::Relaxed) | TAKEN, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Before a put, which may go where there is room in the file: that it is not what was made for a removal, or for cleaning.
-    /// Each removal has the file longer by a page at least, and puts that filled the rest took all that is left for removals.
-    #[cold]
-    pub(super) fn check_left(&self) -> Result<()> {
-        if self.has_room(Leaves::Most, 0)? { Ok(()) } else { Err(self.no_room()) }
-    }
-
-    fn no_room(&self) -> Error {
-        self.core.data.no_room("make longer and keep room for removals")
-    }
-
     pub(super) fn has_room(&self, leaves: Leaves, bytes: u64) -> Result<bool> {
         let left = match leaves {
             Leaves::Most => 2 * self.segment_bytes(AHEAD),
             Leaves::Some => self.segment_bytes(0),
-            Leaves::Nothing => 0,
+            Leaves::Nothing => return Ok(true),
         };
-        if leaves == Leaves::Nothing {
-            return Ok(true);
-        }
         let (wanted, room) = (left.saturating_add(bytes), self.core.data.room());
         Ok(room >= wanted || room.saturating_add(self.free_in_file()?) >= wanted)
     }

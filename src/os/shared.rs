@@ -230,8 +230,7 @@ impl SharedMap {
 
     /// By how many bytes the file could become longer, as far as its file system and the limit on the size of files say.
     pub(crate) fn room(&self) -> u64 {
-        room_on_disk(&self.file)
-            .map_or(self.room_below_limit(), |room| room.min(self.room_below_limit()))
+        room_on_disk(&self.file).unwrap_or(u64::MAX).min(self.room_below_limit())
     }
 
     fn room_below_limit(&self) -> u64 {
