@@ -5,7 +5,7 @@ mod common;
 use common::hash::{BOOT_AT, index_of, must};
 use common::subject::state_of;
 use common::sys::{self, Status, fork};
-use common::{child, is_child, rounds};
+use common::{is_child, passes_in_child, rounds};
 use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{Result, Scan};
@@ -14,13 +14,6 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 type Record = (Vec<u8>, Vec<u8>);
-
-/// Runs a test of this file as a child, with limits that are its own.
-fn run_child(test: &str) {
-    let output = child(test).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{:?}: {text}", output.status);
-}
 
 #[test]
 fn child_tries_a_batch_again_and_again() {
@@ -49,7 +42,7 @@ fn child_tries_a_batch_again_and_again() {
 /// The numbers that it left out were those of its segments times those that it had left out before.
 #[test]
 fn a_batch_that_finds_no_room_may_be_tried_again_and_again() {
-    run_child("child_tries_a_batch_again_and_again");
+    passes_in_child("child_tries_a_batch_again_and_again");
 }
 
 /// What an iterator gives after ten records when the index has another hash then, and the error that it
@@ -143,7 +136,7 @@ fn child_clears_without_room() {
 /// It said that nothing had changed, no other write went through, and with room again the keys were gone.
 #[test]
 fn who_cannot_clear_for_want_of_room_has_not_cleared() {
-    run_child("child_clears_without_room");
+    passes_in_child("child_clears_without_room");
 }
 
 #[test]
@@ -324,7 +317,7 @@ fn child_asks_for_all_in_a_transaction() {
 
 #[test]
 fn who_syncs_or_compacts_in_a_transaction_waits_for_nobody() {
-    run_child("child_asks_for_all_in_a_transaction");
+    passes_in_child("child_asks_for_all_in_a_transaction");
 }
 
 /// A copy in its own place, or in that of another that is open, has nothing of what is written from then on.

@@ -122,6 +122,13 @@ pub fn child(test: &str) -> std::process::Command {
     command
 }
 
+/// Runs the test named `test` in a process of its own; it has to pass.
+pub fn passes_in_child(test: &str) {
+    let output = child(test).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{:?}: {text}", output.status);
+}
+
 /// Whether this process was started by [`child`]: what only a child does returns at once if not.
 pub fn is_child() -> bool {
     std::env::var_os("CREDENZA_CHILD").is_some()
