@@ -1,5 +1,5 @@
 //! Danger: damaged or hostile files that make a store panic, hang, die of SIGBUS, or answer what it
-//! never held; a full disk that harms what is there.
+//! never held.
 //!
 //! What is promised, and tested here:
 //! - A damaged data file: every answer is right or an error, but for the one key in whose record
@@ -18,7 +18,7 @@ use common::mount::Mount;
 use common::power::write_image;
 use common::subject::{State, Subject, state_of};
 use common::sys;
-use common::{Rng, is_child, is_soak, passes_in_child};
+use common::{Rng, is_soak};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, is_index, recover};
 use std::fs::{self, File};
@@ -458,98 +458,6 @@ fn what_was_removed_is_not_saved_where_its_record_is_damaged() {
     assert_eq!(state[&key(3)], b"the third");
     assert_eq!(state[&key(15)], b"the first of 15.");
     assert_eq!(state[&key(16)], b"the second of 16.");
-}
-
-/// A child's work: writes with less and less room, at first none.
-#[test]
-fn child_fills() {
-    if !is_child() {
-        return;
-    }
-    sys::give_up_after(600);
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
-    let mut state = State::new();
-    let mut rng = Rng::new(3);
-    let (mut errors, mut limit) = (0, 12 << 10);
-    while limit < 400 << 10 {
-        sys::limit_file_size(Some(limit));
-        let operation = common::subject::Operation::random(&mut rng, 300, 2000);
-        let mut after = state.clone();
-        operation.change(&mut after);
-        match store.apply(&operation) {
-            Ok(()) => state = after,
-            Err(error) => {
-                errors += 1;
-                let text = error.to_string();
-                assert!(text.contains("store") && text.contains("large"), "limit {limit}: {text}");
-                // It says that nothing changed, so nothing did; and all is there to be read.
-                for (key, value) in &state {
-                    let found = Subject::get(&store, key).unwrap();
-                    assert!(
-                        found.as_ref() == Some(value),
-                        "limit {limit}, {operation:.60?}: {text}"
-                    );
-                }
-                assert_eq!(
-                    store.len().unwrap(),
-                    state.len() as u64,
-                    "limit {limit}: {operation:.60?}"
-                );
-                limit += 4096;
-            }
-        }
-    }
-    sys::limit_file_size(None);
-    store.insert(b"after", b"wards").unwrap();
-    state.insert(b"after".to_vec(), b"wards".to_vec());
-    assert!(state_of(&store, "with room again") == state);
-    assert!(errors > 20, "{errors} errors");
-}
-
-#[test]
-fn a_file_that_may_not_grow_is_an_error_and_nothing_changes() {
-    passes_in_child("child_fills");
-}
-
-#[test]
-fn a_full_disk_is_an_error_and_the_store_stays_usable() {
-    for size in ["100k", "1m"] {
-        let Some(mount) = Mount::of_size(size) else {
-            println!("skipped: this user may not mount a small file system");
-            return;
-        };
-        let path = mount.path().join("store");
-        let store = Hash::create(&path).unwrap();
-        let ballast = mount.path().join("ballast");
-        fs::write(&ballast, vec![0; 32 << 10]).unwrap();
-        let mut count = 0u64;
-        let error = loop {
-            match store.insert(&count.to_le_bytes(), &[count as u8; 500]) {
-                Ok(_) => count += 1,
-                Err(error) => break error.to_string(),
-            }
-        };
-        assert!(error.contains("free some space") && error.contains("store"), "{error}");
-        assert_eq!(store.len().unwrap(), count);
-        for i in 0..count {
-            assert_eq!(store.get(&i.to_le_bytes()).unwrap().as_deref(), Some(&[i as u8; 500][..]));
-        }
-        fs::remove_file(&ballast).unwrap();
-        for i in 0..count / 2 {
-            store
-                .remove(&i.to_le_bytes())
-                .unwrap_or_else(|e| panic!("{size}, {i} of {count}: {e}"));
-        }
-        while store.compact(1 << 16).unwrap() {}
-        for i in 0..count / 4 {
-            store.insert(&i.to_le_bytes(), &[3; 400]).unwrap();
-        }
-        state_of(&store, size);
-        drop(store);
-        state_of(&Hash::open(&path).unwrap(), size);
-    }
 }
 
 /// Danger: a copy with holes, also where processes meet, is written to through a map where the disk has no room.
