@@ -137,6 +137,18 @@ pub(crate) fn kind(bytes: &Bytes) -> Option<Kind> {
     }
 }
 
+/// Whether it is a page that may have so many levels below it.
+#[inline(always)]
+pub(crate) fn is_on_level(bytes: &Bytes, level: u64) -> bool {
+    const { assert!(at::LEVEL == at::KIND + 1) };
+    // Both as one number: a lookup asks this of every page on its way.
+    let found = short(bytes, at::KIND) as u64;
+    match level {
+        0 => found == Kind::Leaf as u64 || found == Kind::Uniform as u64,
+        _ => found == Kind::Inner as u64 | level << 8,
+    }
+}
+
 #[inline(always)]
 pub(crate) fn count(bytes: &Bytes) -> usize {
     short(bytes, at::COUNT)

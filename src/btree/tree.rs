@@ -6,7 +6,7 @@
 
 use super::format::{PAGE_BYTES, Tree};
 use super::leaf::Narrow;
-use super::page::{self, Bytes, Kind, Link, STRIDE, at, kind};
+use super::page::{self, Bytes, Link, STRIDE};
 use super::probe::Probe;
 use super::record::{Elsewhere, Value};
 use super::writer::damaged;
@@ -51,9 +51,7 @@ pub(crate) trait Pages: Elsewhere {
     #[inline(always)]
     fn page_on(&self, number: u64, level: u64) -> Result<&Bytes> {
         let bytes = self.page(number)?;
-        let is_inner = kind(bytes) == Some(Kind::Inner);
-        if kind(bytes).is_none() || is_inner != (level > 0) || u64::from(bytes[at::LEVEL]) != level
-        {
+        if !page::is_on_level(bytes, level) {
             return Err(damaged(number, "not a page of this level of a tree"));
         }
         Ok(bytes)
