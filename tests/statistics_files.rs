@@ -232,6 +232,25 @@ fn a_replaced_store_goes_on_counting() {
     assert_eq!(numbers(&store.operations().unwrap(), Operation::Get), [3, 1, 2, 0, 3, 3]);
 }
 
+/// An observer would tell of a store that is not used any more, whatever is done with the one that took its name.
+#[test]
+fn who_observes_is_told_that_the_file_was_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    for path in stores(dir.path()) {
+        let store = open(&path, Statistics::new().shared(true));
+        store.get(b"none").unwrap();
+        let observer = Observer::open(&path).unwrap();
+        std::fs::remove_file(beside(&path)).unwrap();
+        let error = observer.read().unwrap_err().to_string();
+        assert!(error.contains("removed") && error.contains("-stats"), "{error}");
+        let other = open(&path, Statistics::new().shared(true));
+        other.get(b"none").unwrap();
+        observer.read().unwrap_err();
+        let seen = Observer::open(&path).unwrap().read().unwrap();
+        assert_eq!(seen.of(Operation::Get).calls, 1);
+    }
+}
+
 #[test]
 fn foreign_files_refuse_statistics() {
     let dir = tempfile::tempdir().unwrap();

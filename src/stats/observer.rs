@@ -9,10 +9,13 @@ use super::snapshot::Operations;
 use crate::os::file::{open_regular, read_exact_at};
 use crate::{Error, Result};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Attempts to read while nothing moves from slot to slot.
 const ATTEMPTS: u32 = 10;
+const REMOVED: &str = "it was removed: who has the store open since then counts elsewhere, if at all; open it again to \
+                       see that";
 
 /// Reads what the processes that use a store count, if they share it
 /// ([`super::Statistics::shared`]).
@@ -68,7 +71,7 @@ impl Observer {
     /// What was counted so far.
     ///
     /// # Errors
-    /// The file cannot be read, or is damaged.
+    /// The file cannot be read, is damaged, or was removed: then nobody who opens the store from now on counts in it.
     pub fn read(&self) -> Result<Operations> {
         self.read_file().map_err(|e| e.at(&self.path))
     }
@@ -76,7 +79,11 @@ impl Observer {
     fn read_file(&self) -> Result<Operations> {
         let mut bytes = vec![0; BYTES];
         for attempt in 1.. {
-            let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+            let file = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?;
+            if file.nlink() == 0 {
+                return Err(Error::invalid(REMOVED));
+            }
+            let len = file.len();
             let head = bytes.get_mut(..(BYTES as u64).min(len) as usize).unwrap_or_default();
             read_exact_at(&self.file, head, 0)?;
             check(head, len)?;
