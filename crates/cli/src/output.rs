@@ -1,7 +1,7 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
 use crate::exit;
-use crate::replaced::Replaced;
+use crate::replaced::{Replaced, check_is_no_store};
 use credenza::{Error, ErrorKind, Result, Staged};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -43,7 +43,7 @@ impl Output {
     /// The file at `path`, or standard output for `-`. What is not a regular file (a FIFO, a
     /// device) is written directly, and so is what the shell has opened, by whatever name: a file put in its
     /// place would lack what others wrote to it before, and what they write later. `source` is the store that
-    /// is read, which the file cannot replace.
+    /// is read, which the file cannot replace; nor does it replace another store.
     pub fn create(path: &Path, source: Option<&Path>) -> Result<Output> {
         if path == Path::new("-") {
             return Output::stdout();
@@ -67,6 +67,7 @@ impl Output {
             Some(source) => Replaced::of_other(path, source)?,
             None => Replaced::at(path)?,
         };
+        check_is_no_store(path)?;
         let staged = Staged::create(path)?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open", e).at(path))?;
         Ok(Output { writer: buffered(file), staged: Some((staged, replaced)), name })
@@ -87,9 +88,7 @@ impl Output {
         self.writer.flush().map_err(|e| Error::io("write", e).at(&self.name))?;
         let Some((staged, replaced)) = self.staged else { return Ok(()) };
         replaced.check()?;
-        staged.publish()?;
-        replaced.finish(None);
-        Ok(())
+        staged.publish()
     }
 
     /// Writes `bytes`, with the destination named in the error.

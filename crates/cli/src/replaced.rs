@@ -60,13 +60,10 @@ impl Replaced {
     }
 
     /// A file of another kind has taken the place: the index of a hash store goes with it.
-    pub fn finish(self, new: Option<Kind>) {
+    pub fn finish(self, new: Kind) {
         let index = index_of(&self.path);
         // A file of another's may have that name.
-        if self.kind == Some(Kind::Hash)
-            && new != Some(Kind::Hash)
-            && credenza::hash::is_index(&index)
-        {
+        if self.kind == Some(Kind::Hash) && new != Kind::Hash && credenza::hash::is_index(&index) {
             // What stays is in nobody's way.
             let _ = std::fs::remove_file(index);
         }
@@ -88,6 +85,16 @@ pub fn check_is_store(path: &Path, order: &str) -> Result<()> {
         Err(e) if is_unknown(&e) => Err(e),
         _ => Ok(()),
     }
+}
+
+/// An error if what is at `path` is a store, and not to be replaced by text.
+pub fn check_is_no_store(path: &Path) -> Result<()> {
+    let Ok(kind) = credenza::kind_of(path) else { return Ok(()) };
+    let what = format!(
+        "this is a store ({kind}), and what would take its place is text: name another file; remove the store \
+         if it shall be replaced"
+    );
+    Err(Error::invalid(what).at(path))
 }
 
 /// Whether there may be a store that could not be looked at.

@@ -161,7 +161,6 @@ fn the_index_of_a_replaced_hash_store_goes_with_it() {
         &["convert", &text, &target, "--to", "btree"][..],
         &["convert", &source, &target, "--to", "btree"],
         &["convert", &source, &target, "--to", "cdb"],
-        &["convert", &source, &target, "--to", "tsv"],
         &["freeze", &source, &target],
         &["backup", &source, &target],
     ] {
@@ -266,6 +265,33 @@ fn what_makes_a_store_of_another_does_not_replace_what_is_no_store() {
     }
     run(&["convert", &text, &text, "--to", "constant"]).expect(0);
     assert_eq!(run(&["get", &text, "a"]).expect(0).text(), "1");
+}
+
+/// The records of one store were in the place of another's, in text, and no question was asked.
+#[test]
+fn text_does_not_replace_a_store() {
+    let folder = Folder::new();
+    let source = folder.file("text.tsv", "a\t1\n");
+    let [hash, btree] = ["hash", "btree"].map(|engine| changing(&folder, engine));
+    let others = ["constant", "cdb", "cdb64", "mcdb"].map(|kind| {
+        let path = folder.path(kind);
+        run(&["convert", &hash, &path, "--to", kind]).expect(0);
+        path
+    });
+    for target in [&hash, &btree].into_iter().chain(&others) {
+        let other = if target == &hash { &btree } else { &hash };
+        for args in [
+            &["dump", other, "--output", target][..],
+            &["range", &btree, "--output", target],
+            &["convert", other, target, "--to", "tsv"],
+            &["convert", &source, target, "--to", "jsonl"],
+        ] {
+            let got = run(args).expect(111);
+            assert!(got.err.contains(target.as_str()), "{args:?}: {}", got.err);
+            assert!(got.err.contains("name another file"), "{args:?}: {}", got.err);
+            is_there(target);
+        }
+    }
 }
 
 #[test]

@@ -79,7 +79,7 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
         }
         other => return Err(unchanging(other.kind()).at(&args.store)),
     };
-    replaced.finish(Some(kind));
+    replaced.finish(kind);
     drop(bar);
     let target = &args.target;
     let meta = metadata(target).map_err(|e| Error::io("ask the size of", e).at(target))?;

@@ -229,7 +229,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             let bar = Arc::new(Bar::new(quiet));
             let replaced = source.replaced(&args.target, &args.source)?;
             let count = store(&source, kind, args, &replaced, &bar, quiet)?;
-            replaced.finish(Some(kind));
+            replaced.finish(kind);
             drop(bar);
             load::summary(&args.target, count, count, args.json, quiet)?;
         }

@@ -63,7 +63,7 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
         Readable::Table(table) => freeze(table, args, quiet)?,
         Readable::Store(other) => return Err(unchanging(other.kind()).at(&args.store)),
     };
-    replaced.finish(Some(Kind::Constant));
+    replaced.finish(Kind::Constant);
     load::summary(&args.target, stats.records, stats.records, args.json, quiet)?;
     Ok(Status::Done)
 }

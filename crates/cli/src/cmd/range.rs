@@ -81,7 +81,7 @@ pub struct Range {
     )]
     to: Option<Format>,
 
-    /// File to write, which appears whole or not at all; not STORE itself [default: standard output]
+    /// File to write, which appears whole or not at all; not a store that is there [default: standard output]
     #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
     output: PathBuf,
 }
