@@ -131,6 +131,11 @@ impl Format {
         matches!(self, Format::Tsv | Format::Lines | Format::JsonLines)
     }
 
+    /// Whether a text begins with the bytes of its first key, which may be those of the mark.
+    pub(crate) fn begins_with_key(self) -> bool {
+        matches!(self, Format::Tsv | Format::Lines)
+    }
+
     pub(crate) fn codec(self) -> Box<dyn Codec> {
         match self {
             Format::CdbText => Box::new(cdb::CdbText),

@@ -20,8 +20,8 @@
 //! `lines` and `jsonl`, after `DATA=END` and after the last `}`.
 //!
 //! The mark of UTF-8 (EF BB BF) that a text of `tsv`, `lines` or `jsonl` may begin with is not part of the
-//! first record, and columns do not count it. Where the first key begins with these bytes, the writer puts the mark
-//! before it.
+//! first record, and columns do not count it. Where the first key begins with these bytes, the writer of `tsv` and
+//! `lines` puts the mark before it.
 //!
 //! Limits: a key of at most 64 KiB and a value of at most 4 GiB - 1, as everywhere in Credenza; a
 //! header line of at most 64 KiB, a line of JSON of at most 6 GiB. Memory follows the bytes that
@@ -248,7 +248,7 @@ impl Writer<'_> {
         }
         self.begun = true;
         // A reader skips the first one that it sees.
-        if self.format.may_be_marked() && first_key.starts_with(MARK) {
+        if self.format.begins_with_key() && first_key.starts_with(MARK) {
             self.output.write_all(MARK)?;
         }
         self.codec.begin(&mut self.output)

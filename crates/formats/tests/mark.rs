@@ -47,6 +47,15 @@ fn a_part_of_the_mark_is_none() {
     }
 }
 
+/// A mark before it makes it no JSON, in whose first line the bytes of the key do not come first.
+#[test]
+fn a_line_of_json_has_no_mark_before_it() {
+    let records = vec![("\u{feff}a".as_bytes().to_vec(), b"v".to_vec())];
+    let text = write(Format::JsonLines, &records);
+    assert_eq!(text, "{\"key\":\"\u{feff}a\",\"value\":\"v\"}\n".as_bytes());
+    assert_eq!(read(Format::JsonLines, &text), records);
+}
+
 #[test]
 fn a_key_that_begins_as_the_mark_comes_back() {
     for format in Format::ALL {
