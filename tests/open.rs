@@ -122,6 +122,24 @@ fn memory_is_asked_for_in_vain_or_in_earnest() {
     assert_eq!(memory.residency().expect("residency").total, 0);
 }
 
+/// Without a map it was what a scan reads: no checksums, and not what leads to large records.
+#[test]
+fn all_of_a_file_is_read_into_memory() {
+    let folder = TempDir::new().expect("a folder");
+    let path = folder.path().join("store");
+    let mut builder = Builder::create(&path).expect("a builder");
+    builder.add(b"key", &[7; 300]).expect("it is added");
+    builder.finish().expect("it is built");
+    let store = OpenOptions::new().access(Access::Read).open(&path).expect("the store");
+    store.preload().expect("it is read");
+    // What is not read is not missed.
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("the file");
+    let len = file.metadata().expect("its size").len();
+    file.set_len(len - 1).expect("it can be cut");
+    let error = store.preload().expect_err("its last byte is gone");
+    assert!(error.is_bad_file() && error.path() == Some(&*path), "{error}");
+}
+
 /// A small file is read whole, of a large one the pages of many keys are asked for at once.
 #[test]
 fn lookups_announced_as_random_find_the_same() {

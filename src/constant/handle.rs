@@ -270,7 +270,7 @@ impl Constant {
     pub fn preload(&self) -> Result<()> {
         match self.snapshot.data() {
             Data::Memory(map) => map.preload().map_err(|e| e.at(self.path())),
-            Data::File(_) => self.scan_all(|_, _| Ok(())),
+            Data::File(file) => self.snapshot.pread(file).preload().map_err(|e| e.at(self.path())),
         }
     }
 

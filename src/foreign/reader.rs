@@ -8,7 +8,7 @@ use super::format::{Format, Layout};
 use crate::observe::{self, Recorder};
 use crate::os::file::{open_regular, read_exact_at};
 use crate::os::map::Map;
-use crate::os::source::{Memory, Pread, Source};
+use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
@@ -16,9 +16,6 @@ use std::fs::File;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Bytes read at once to bring a file into memory.
-const PRELOAD_BYTES: u64 = 1 << 20;
 
 /// How to open a foreign file.
 #[derive(Clone, Copy, Debug)]
@@ -204,15 +201,12 @@ impl<F: Format> Reader<F> {
     /// # Errors
     /// The file cannot be read.
     pub fn preload(&self) -> Result<()> {
-        if let Data::Map(map) = &self.inner.data {
-            return map.preload().map_err(|e| self.name(e));
-        }
-        let len = self.inner.layout.file_len;
-        for at in (0..len).step_by(PRELOAD_BYTES as usize) {
-            let piece = PRELOAD_BYTES.min(len - at) as usize;
-            read!(self, source => source.read(at, piece).map(drop))?;
-        }
-        Ok(())
+        let done = match &self.inner.data {
+            Data::Map(map) => map.preload(),
+            Data::Bytes(_) => Ok(()),
+            Data::File(file) => Pread { file, len: self.inner.layout.file_len }.preload(),
+        };
+        done.map_err(|e| self.name(e))
     }
 
     /// Tells the kernel about coming accesses; nothing to tell unless the file is mapped.

@@ -49,11 +49,26 @@ impl<'d> Source for Memory<'d> {
     }
 }
 
+/// Bytes read at once to bring a file into memory.
+const PRELOAD_BYTES: u64 = 1 << 20;
+
 /// A file read with `pread`.
 #[derive(Debug)]
 pub(crate) struct Pread<'f> {
     pub file: &'f File,
     pub len: u64,
+}
+
+impl Pread<'_> {
+    /// Reads all of it, so that the kernel has it in memory.
+    pub(crate) fn preload(&self) -> Result<()> {
+        let mut buf = buffer(PRELOAD_BYTES.min(self.len) as usize)?;
+        for at in (0..self.len).step_by(PRELOAD_BYTES as usize) {
+            let len = PRELOAD_BYTES.min(self.len - at) as usize;
+            read_exact_at(self.file, buf.get_mut(..len).unwrap_or_default(), at)?;
+        }
+        Ok(())
+    }
 }
 
 impl Source for Pread<'_> {
