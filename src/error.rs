@@ -163,7 +163,8 @@ impl fmt::Display for Error {
                         " (raise the limit of the size of files, which `ulimit -f` tells; without one, \
                          choose a file system that takes longer files)",
                     ),
-                    io::ErrorKind::PermissionDenied => {
+                    // An action that has advice of its own knows better.
+                    io::ErrorKind::PermissionDenied if !action.ends_with(')') => {
                         f.write_str(" (check the owner and mode of the file and of its folder)")
                     }
                     _ => Ok(()),
@@ -206,5 +207,19 @@ impl std::error::Error for Error {
             ErrorKind::Io { source, .. } => Some(source),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// To lock memory is refused for its limit, whoever owns the file.
+    #[test]
+    fn advice_goes_with_what_was_refused() {
+        let refused =
+            |action| Error::io(action, io::ErrorKind::PermissionDenied.into()).to_string();
+        assert!(refused("open").contains("check the owner and mode"));
+        assert!(!refused("lock in memory (raise `ulimit -l`)").contains("check the owner"));
     }
 }
