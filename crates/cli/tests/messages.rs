@@ -41,6 +41,23 @@ fn help_that_cannot_be_written_is_an_error() {
     }
 }
 
+/// It said so in each form but that of records.
+#[test]
+fn answers_that_cannot_be_written_name_their_output() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(3));
+    let key = String::from_utf8(plain_records(3)[0].0.clone()).expect("text");
+    for form in [&["--to", "tsv"][..], &["--json"], &["--values"], &[]] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
+        let mut command = std::process::Command::new(program());
+        let ended = command.args(["get", &store, &key]).args(form).stdout(full).output();
+        let ended = ended.expect("the program starts");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(111), "{form:?}: {err}");
+        assert!(err.contains("standard output: cannot write"), "{form:?}: {err}");
+    }
+}
+
 #[test]
 fn a_long_key_that_is_missing_is_cut() {
     let folder = Folder::new();

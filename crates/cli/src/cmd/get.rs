@@ -219,20 +219,22 @@ enum Answers<'a> {
     /// Values that each end with this byte.
     Values(&'a mut Output, u8),
     Json(&'a mut Output),
-    Records(Writer<'a>),
+    /// Text, and how its destination is called in messages.
+    Records(Writer<'a>, PathBuf),
 }
 
 impl<'a> Answers<'a> {
     fn new(args: &Get, out: &'a mut Output) -> Answers<'a> {
         let form = &args.form;
+        let name = out.name().to_owned();
         match form.to {
             _ if form.json => Answers::Json(out),
-            Some(format) => Answers::Records(credenza_formats::writer(format, out)),
+            Some(format) => Answers::Records(credenza_formats::writer(format, out), name),
             None if form.values || (args.all && args.key.is_some()) => {
                 Answers::Values(out, args.line_end())
             }
             None if args.key.is_some() => Answers::Raw(out),
-            None => Answers::Records(credenza_formats::writer(Format::CdbText, out)),
+            None => Answers::Records(credenza_formats::writer(Format::CdbText, out), name),
         }
     }
 
@@ -249,13 +251,15 @@ impl<'a> Answers<'a> {
                 out.put(value)?;
                 out.put(&[*end])
             }
-            (Answers::Records(writer), Some(value)) => writer.write(key, value),
+            (Answers::Records(writer, name), Some(value)) => {
+                writer.write(key, value).map_err(|e| e.at(name))
+            }
         }
     }
 
     fn finish(self) -> Result<()> {
         match self {
-            Answers::Records(writer) => writer.finish(),
+            Answers::Records(writer, name) => writer.finish().map_err(|e| e.at(name)),
             _ => Ok(()),
         }
     }
