@@ -119,7 +119,7 @@ impl Filter {
 
 #[cold]
 fn repeated(key: &[u8]) -> Refusal {
-    let key = crate::output::escaped(key);
+    let key = crate::output::shown_key(key);
     Refusal::Record(Error::invalid(format!(
         "key '{key}' comes a second time and --duplicates is error; nothing was published"
     )))

@@ -58,6 +58,17 @@ fn answers_that_cannot_be_written_name_their_output() {
     }
 }
 
+/// The whole of it, of up to 64 KiB, was in the message.
+#[test]
+fn a_long_key_that_comes_twice_is_cut() {
+    let folder = Folder::new();
+    let records = vec![(vec![b'k'; 60_000], b"v".to_vec()); 2];
+    let args = ["load", &folder.path("store"), "--from", "cdb", "--duplicates", "error"];
+    let got = run_with(&args, &cdb_text(&records)).expect(111);
+    let shown = format!("key '{}...' comes a second time", "k".repeat(60));
+    assert!(got.err.contains(&shown) && got.err.len() < 300, "{}", got.err);
+}
+
 #[test]
 fn a_long_key_that_is_missing_is_cut() {
     let folder = Folder::new();
