@@ -182,11 +182,15 @@ pub fn escaped(bytes: &[u8]) -> String {
 pub fn shown_key(key: &[u8]) -> String {
     const SHOWN: usize = 60;
     let more = if key.len() > SHOWN { "..." } else { "" };
-    // Not within a character.
-    let end = key.len().min(SHOWN);
-    let is_inside = |at: &usize| key.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
+    format!("{}{more}", escaped(begin(key, SHOWN)))
+}
+
+/// At most so many bytes from the begin, and no part of a character that is cut in two.
+pub fn begin(bytes: &[u8], most: usize) -> &[u8] {
+    let end = bytes.len().min(most);
+    let is_inside = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
     let end = (end.saturating_sub(3)..=end).rev().find(|at| !is_inside(at)).unwrap_or(end);
-    format!("{}{more}", escaped(&key[..end]))
+    bytes.get(..end).unwrap_or_default()
 }
 
 /// Text of the program's own in which there may be names of files, which are anybody's: what would move or

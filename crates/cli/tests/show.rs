@@ -43,6 +43,16 @@ fn scan_stops_at_its_limit_and_cuts_long_values() {
     }
 }
 
+/// The half of one that was left looked as if it were no text.
+#[test]
+fn scan_cuts_no_character_in_two() {
+    let folder = Folder::new();
+    let value = format!("x{}", "é".repeat(150));
+    let store = folder.store("constant", &vec![(b"key".to_vec(), value.into_bytes())]);
+    let text = run(&["scan", &store]).expect(0).text();
+    assert_eq!(text, format!("key\tx{} ... (301 bytes)\n", "é".repeat(99)));
+}
+
 #[test]
 fn stat_adds_up() {
     let folder = Folder::new();

@@ -3,7 +3,7 @@
 use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status};
 use crate::exit::Status;
 use crate::json;
-use crate::output::{Output, escaped};
+use crate::output::{Output, begin, escaped};
 use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Error, Result, Scan as _};
@@ -108,10 +108,8 @@ impl Shown {
 }
 
 fn shown(bytes: &[u8], full: bool) -> String {
-    match bytes.get(..SHOWN_BYTES) {
-        Some(start) if !full && bytes.len() > SHOWN_BYTES => {
-            format!("{} ... ({} bytes)", escaped(start), bytes.len())
-        }
-        _ => escaped(bytes),
+    if full || bytes.len() <= SHOWN_BYTES {
+        return escaped(bytes);
     }
+    format!("{} ... ({} bytes)", escaped(begin(bytes, SHOWN_BYTES)), bytes.len())
 }
