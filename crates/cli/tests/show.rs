@@ -185,6 +185,29 @@ fn preload_lock_stays_until_killed() {
     assert_eq!(child.wait().expect("a status").code(), None);
 }
 
+/// It ended at once, and nothing was locked any more.
+#[test]
+fn preload_lock_stays_when_nobody_reads_its_report() {
+    use std::io::{BufRead, BufReader};
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(100));
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut child = std::process::Command::new(program())
+        .args(["preload", &store, "--lock"])
+        .stdout(writer)
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let mut line = String::new();
+    let err = child.stderr.take().expect("its errors");
+    BufReader::new(err).read_line(&mut line).expect("a note");
+    assert!(line.starts_with("locked in memory"), "{line}");
+    assert!(child.try_wait().expect("a child").is_none(), "it must stay");
+    child.kill().expect("it can be killed");
+    assert_eq!(child.wait().expect("a status").code(), None);
+}
+
 /// A file whose name is not UTF-8 is found again by what is said of it.
 #[test]
 fn a_path_that_is_no_text_is_told_as_bytes() {

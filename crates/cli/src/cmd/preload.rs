@@ -43,7 +43,11 @@ pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
         store.preload()?;
     }
     let after = store.residency()?;
-    report(&args.store, before, after, args.json)?;
+    match report(&args.store, before, after, args.json) {
+        // Whoever has the file locked need not read how it went.
+        Err(e) if args.lock && exit::is_closed_pipe(&e) => {}
+        told => told?,
+    }
     if args.lock {
         if !quiet {
             exit::note("locked in memory; kill this process (Ctrl-C) to release it");
