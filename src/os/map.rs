@@ -60,7 +60,8 @@ pub enum Advice {
     DontNeed,
 }
 
-/// How much of a file is in memory.
+/// How much of a file is in memory. Of a file that this user neither owns nor may write to, Linux says that all of
+/// it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Residency {
     /// Bytes in memory, counted in whole pages.

@@ -208,6 +208,31 @@ fn preload_lock_stays_when_nobody_reads_its_report() {
     assert_eq!(child.wait().expect("a status").code(), None);
 }
 
+/// All of it is in memory, as the kernel has it for who may only read a file.
+#[test]
+fn who_may_only_read_is_told_that_memory_is_not_told() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    const SOMEBODY: u32 = 65_534;
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(100));
+    for (path, mode) in [(folder.0.path(), 0o755), (store.as_ref(), 0o644)] {
+        let mode = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(path, mode).expect("the mode can be changed");
+    }
+    for args in [&["stat", &store][..], &["preload", &store]] {
+        let note = "memory: of a file that you neither own nor may write to";
+        assert!(!run(args).expect(0).err.contains(note));
+        let mut command = std::process::Command::new(program());
+        let Ok(ended) = command.args(args).uid(SOMEBODY).gid(SOMEBODY).output() else {
+            println!("not tested: only root can be somebody else, who may run the program");
+            return;
+        };
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert!(ended.status.success() && err.contains(note), "{args:?}: {err}");
+    }
+}
+
 /// A file whose name is not UTF-8 is found again by what is said of it.
 #[test]
 fn a_path_that_is_no_text_is_told_as_bytes() {

@@ -48,7 +48,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Scan(args) => scan::run(&args, quiet),
         Command::Range(args) => range::run(&args, quiet),
         Command::Dump(args) => dump::run(&args, quiet),
-        Command::Stat(args) => stat::run(&args),
+        Command::Stat(args) => stat::run(&args, quiet),
         Command::Verify(args) => verify::run(&args, quiet),
         Command::Convert(args) => convert::run(&args, quiet),
         Command::Preload(args) => preload::run(&args, quiet),

@@ -6,13 +6,17 @@ use crate::{json, output};
 use clap::Args;
 use credenza::{Residency, Result};
 use indicatif::HumanBytes;
+use nix::fcntl::{AT_FDCWD, AtFlags};
+use nix::unistd::{AccessFlags, faccessat, geteuid};
+use std::fs::metadata;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Read a store into memory, so that first lookups do not wait for the disk.
 ///
-/// Reports how much of the file, and of a hash store's index, was in memory before and is after.
-/// Without --lock the kernel may drop it again when memory is short. A hash store, which grows,
-/// cannot be locked.
+/// Reports how much of the file, and of a hash store's index, was in memory before and is after; of a
+/// file that one neither owns nor may write to, the kernel says that all of it is. Without --lock the
+/// kernel may drop it again when memory is short. A hash store, which grows, cannot be locked.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -43,6 +47,7 @@ pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
         store.preload()?;
     }
     let after = store.residency()?;
+    note_untold(&args.store, quiet);
     match report(&args.store, before, after, args.json) {
         // Whoever has the file locked need not read how it went.
         Err(e) if args.lock && exit::is_closed_pipe(&e) => {}
@@ -57,6 +62,17 @@ pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
         }
     }
     Ok(Status::Done)
+}
+
+/// Says where the kernel does not tell how much of the file is in memory, but that all of it is.
+pub fn note_untold(path: &Path, quiet: bool) {
+    let is_own = || metadata(path).is_ok_and(|meta| meta.uid() == geteuid().as_raw());
+    let may_write = || faccessat(AT_FDCWD, path, AccessFlags::W_OK, AtFlags::AT_EACCESS).is_ok();
+    if !quiet && !geteuid().is_root() && !is_own() && !may_write() {
+        exit::note(
+            "memory: of a file that you neither own nor may write to, the kernel says that all is in memory",
+        );
+    }
 }
 
 fn report(path: &Path, before: Residency, after: Residency, json: bool) -> Result<()> {

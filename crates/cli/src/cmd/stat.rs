@@ -1,5 +1,6 @@
 //! `credenza stat`: what a store is made of, or, with `--live`, what is done with it; and what is in a trace.
 
+use super::preload::note_untold;
 use super::{live, trace};
 use crate::args::{ReadArgs, exit_status};
 use crate::exit::Status;
@@ -94,7 +95,7 @@ fn pause(text: &str) -> Result<Duration, String> {
 }
 
 /// Runs the command.
-pub fn run(args: &Stat) -> Result<Status> {
+pub fn run(args: &Stat, quiet: bool) -> Result<Status> {
     if args.live {
         live::run(&args.store, args.json, args.interval, args.count)?;
         return Ok(Status::Done);
@@ -105,6 +106,7 @@ pub fn run(args: &Stat) -> Result<Status> {
     }
     let store = args.read.open(&args.store)?;
     let found = Found::of(&args.store, &store)?;
+    note_untold(&args.store, quiet);
     if args.json {
         json::print(&as_json(&found))?;
     } else {
