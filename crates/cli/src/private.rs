@@ -2,7 +2,7 @@
 
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::getegid;
-use std::fs::{Metadata, canonicalize, metadata};
+use std::fs::{Metadata, metadata, read_link};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -27,9 +27,17 @@ fn rights(meta: &Metadata, group: Option<u32>) -> u32 {
 
 /// The group of a new file at `path`: that of this process, or of a folder that hands its own on.
 fn group_at(path: &Path) -> Option<u32> {
-    let path = canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let meta = metadata(folder).ok()?;
+    let folder_of = |path: &Path| {
+        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
+        folder.unwrap_or(Path::new(".")).to_owned()
+    };
+    let mut path = path.to_owned();
+    // A link may lead to what is not there yet; the kernel follows no more than so many.
+    for _ in 0..40 {
+        let Ok(next) = read_link(&path) else { break };
+        path = folder_of(&path).join(next);
+    }
+    let meta = metadata(folder_of(&path)).ok()?;
     Some(if meta.mode() & 0o2000 == 0 { getegid().as_raw() } else { meta.gid() })
 }
 
@@ -37,6 +45,26 @@ fn group_at(path: &Path) -> Option<u32> {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+
+    /// It was that of the folder with the link.
+    #[test]
+    fn the_group_is_that_of_the_folder_to_which_a_link_leads() {
+        const ANOTHER: u32 = 54_321;
+        let [links, files] = [0, 1].map(|_| tempfile::tempdir().expect("a folder"));
+        if std::os::unix::fs::chown(files.path(), None, Some(ANOTHER)).is_err() {
+            println!("not tested: only root may give a folder to a group that is not its own");
+            return;
+        }
+        let mode = std::fs::Permissions::from_mode(0o2755);
+        std::fs::set_permissions(files.path(), mode).expect("the mode can be changed");
+        let [first, second, new] =
+            [links.path().join("first"), links.path().join("second"), files.path().join("new")];
+        std::os::unix::fs::symlink("second", &first).expect("a link");
+        std::os::unix::fs::symlink(&new, &second).expect("a link");
+        for path in [&new, &second, &first] {
+            assert_eq!(group_at(path), Some(ANOTHER), "{path:?}");
+        }
+    }
 
     #[test]
     fn another_group_has_what_all_others_have() {
