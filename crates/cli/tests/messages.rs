@@ -69,6 +69,33 @@ fn a_long_key_that_comes_twice_is_cut() {
     assert!(got.err.contains(&shown) && got.err.len() < 300, "{}", got.err);
 }
 
+/// It was an error like any other, after which one does it once more.
+#[test]
+fn what_is_done_in_a_folder_that_was_moved_is_called_done() {
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+    let folder = Folder::new();
+    let (before, after) = (folder.path("before"), folder.path("after"));
+    std::fs::create_dir(&before).expect("a folder");
+    let store = format!("{before}/store");
+    let mut child = Command::new(program())
+        .args(["load", &store, "--from", "lines"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // More than a pipe holds: whoever reads it has begun.
+    let mut input = child.stdin.take().expect("its input");
+    input.write_all("word\n".repeat(50_000).as_bytes()).expect("it is read");
+    std::fs::rename(&before, &after).expect("another name");
+    drop(input);
+    let ended = child.wait_with_output().expect("its end");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert!(std::fs::metadata(format!("{after}/store")).is_ok(), "{err}");
+    assert_eq!(ended.status.code(), Some(111), "{err}");
+    assert!(err.contains("store: it is done, but its size cannot be asked for"), "{err}");
+}
+
 #[test]
 fn a_long_key_that_is_missing_is_cut() {
     let folder = Folder::new();

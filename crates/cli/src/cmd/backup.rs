@@ -1,6 +1,7 @@
 //! `credenza backup`: a copy of a store in use.
 
 use crate::args::{LeaseArgs, exit_status, unchanging};
+use crate::cmd::load;
 use crate::exit::Status;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
@@ -9,9 +10,8 @@ use crate::target::Kind;
 use crate::waiting::{self, for_others};
 use crate::{input, json, output};
 use clap::Args;
-use credenza::{Error, Result, Store};
+use credenza::{Result, Store};
 use indicatif::HumanBytes;
-use std::fs::metadata;
 use std::path::PathBuf;
 
 /// Copy a hash or btree store, as it is at this moment, while others read and write it.
@@ -82,12 +82,12 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     replaced.finish(kind);
     drop(bar);
     let target = &args.target;
-    let meta = metadata(target).map_err(|e| Error::io("ask the size of", e).at(target))?;
+    let bytes = load::bytes_of(target)?;
     if args.json {
-        let done = serde_json::json!({ "file_bytes": meta.len() });
+        let done = serde_json::json!({ "file_bytes": bytes });
         json::tell(&json::with_paths([("store", &args.store), ("target", target)], done))?;
     } else if !quiet {
-        let (path, bytes) = (output::shown(&args.store), HumanBytes(meta.len()));
+        let (path, bytes) = (output::shown(&args.store), HumanBytes(bytes));
         output::tell(format!("{}: a copy of {path}, {bytes}\n", output::shown(target)))?;
     }
     Ok(Status::Done)

@@ -198,10 +198,19 @@ fn policy(asked: Option<Policy>, is_replaced: bool) -> Result<Policy> {
     }
 }
 
+/// The size of a store that was made. Its folder may have another name by now: an error tells that it is done,
+/// lest it is done once more.
+pub fn bytes_of(store: &Path) -> Result<u64> {
+    let meta = std::fs::metadata(store).map_err(|e| {
+        let what = format!("it is done, but its size cannot be asked for: {e}");
+        Error::invalid(what).at(store)
+    })?;
+    Ok(meta.len())
+}
+
 /// Says what was built.
 pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -> Result<()> {
-    let meta = std::fs::metadata(store);
-    let bytes = meta.map_err(|e| Error::io("ask the size of", e).at(store))?.len();
+    let bytes = bytes_of(store)?;
     if json {
         return print_json(store, read, records, bytes);
     }
