@@ -185,7 +185,7 @@ pub fn shown_key(key: &[u8]) -> String {
     format!("{}{more}", escaped(begin(key, SHOWN)))
 }
 
-/// At most so many bytes from the begin, and no part of a character that is cut in two.
+/// At most so many bytes from the beginning, and no part of a character that is cut in two.
 pub fn begin(bytes: &[u8], most: usize) -> &[u8] {
     let end = bytes.len().min(most);
     let is_inside = |at: &usize| bytes.get(*at).is_some_and(|byte| byte & 0xc0 == 0x80);
