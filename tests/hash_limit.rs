@@ -1,15 +1,17 @@
 //! Danger: a store with a limit that takes more than that, drops what is used or worth much, counts
-//! what it dropped as if it were there, brings it back, or lets a write wait for all of it.
+//! what it dropped as if it were there, brings it back, or lets a write wait for all of it; one that refuses writes because
+//! its disk has less room than its limit.
 
 mod common;
 
 use common::hash::{check_limit, index_of, limited, must, room, sum};
+use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
-use common::{Rng, rounds, seed};
+use common::{Rng, is_child, passes_in_child, rounds, seed, sys};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, recover};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 fn in_folder(limit: u64) -> (tempfile::TempDir, PathBuf, Hash) {
     let folder = tempfile::tempdir().unwrap();
@@ -389,4 +391,146 @@ fn what_was_dropped_stays_away() {
     let store = Hash::open(&path).unwrap();
     assert!(state_of(&store, "without index") == state);
     assert_eq!(store.stats().unwrap().evictions, 0);
+}
+
+/// Changes of all kinds where there is room for no more than a part of the limit: each of them is made.
+fn fill_beyond_room(path: &Path, limit: u64, longest: u64, rng: &mut Rng, what: &str) {
+    let store = limited(limit).open(path).unwrap();
+    let mut written = State::new();
+    let made = |done: credenza::Result<()>, i| done.unwrap_or_else(|e| panic!("{what}, {i}: {e}"));
+    let (mut bytes, mut hits, mut tries) = (0, 0, 0);
+    // Some are read all the time.
+    let hot = limit / 40 / (longest / 2 + 30) + 1;
+    let mut i = 0;
+    while bytes < 4 * limit {
+        i += 1;
+        let lens = [rng.below(longest + 1), rng.below(longest + 1)];
+        let [value, other] = lens.map(|len| rng.bytes(len as usize));
+        let new = key(hot + i);
+        let old = key(hot + i - i.min(rng.below(50)));
+        bytes += room(&new, &value) + room(&old, &other);
+        match rng.below(8) {
+            0 => {
+                let mut batch = Batch::new();
+                batch.insert(&new, &value).remove(&key(hot + i / 2)).insert(&old, &other);
+                made(store.batch(&batch), i);
+                written.extend([(new, value), (old, other)]);
+                written.remove(&key(hot + i / 2));
+            }
+            1 => {
+                made(store.remove(&old).map(drop), i);
+                written.remove(&old);
+            }
+            2 => {
+                made(store.replace(&old, &value).map(drop), i);
+                written.insert(old, value);
+            }
+            _ => {
+                made(store.insert(&new, &value), i);
+                written.insert(new, value);
+            }
+        }
+        for _ in 0..2 {
+            let read = key(rng.below(hot));
+            tries += 1;
+            match store.get(&read).unwrap() {
+                Some(_) => hits += 1,
+                None => {
+                    made(store.insert(&read, &vec![1; longest as usize / 2]), i);
+                    written.insert(read, vec![1; longest as usize / 2]);
+                }
+            }
+        }
+        if i % 500 == 0 && rng.below(4) == 0 {
+            store.sync().unwrap();
+        }
+    }
+    let found = state_of(&store, what);
+    let is_right = |(key, value): (&Vec<u8>, &Vec<u8>)| written.get(key) == Some(value);
+    assert!(found.iter().all(is_right), "{what}: an old value");
+    let stats = store.stats().unwrap();
+    assert_eq!(stats.live_bytes, sum(&found), "{what}");
+    // No more is dropped than makes room: a good part of what there is room for is there.
+    assert!(stats.evictions > 0 && stats.live_bytes > stats.file_bytes / 4, "{what}: {stats:?}");
+    println!("{what}: {stats:?}, {hits} hits of {tries}");
+    assert!(hits * 10 > tries * 8, "{what}: {hits} hits of {tries} of what is read all the time");
+    store.verify(|_, _| ()).unwrap();
+    drop(store);
+    fs::remove_file(index_of(path)).unwrap();
+    let store = Hash::open(path).unwrap();
+    assert!(state_of(&store, what) == found, "{what}: made from the log");
+    store.insert(b"new", b"value").unwrap();
+}
+
+/// How far what lives goes, and how long the longest value is, on disks of so many KiB.
+const BEYOND_ROOM: [(u64, u64); 5] =
+    [(500, 40), (1 << 10, 300), (4 << 10, 1000), (12 << 10, 8000), (12 << 10, 300_000)];
+
+#[test]
+fn where_the_disk_is_full_the_oldest_go() {
+    for (round, (size, longest)) in BEYOND_ROOM.into_iter().enumerate() {
+        let Some(mount) = Mount::of_size(&format!("{size}k")) else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let what = format!("{size} KiB, values up to {longest}");
+        let mut rng = Rng::new(seed(round as u64));
+        fill_beyond_room(&mount.path().join("store"), size << 11, longest, &mut rng, &what);
+    }
+}
+
+/// A child's work: with a limit on the size of files.
+#[test]
+fn child_reaches_the_limit_on_files() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(300);
+    for (round, (size, longest)) in BEYOND_ROOM.into_iter().enumerate() {
+        let folder = tempfile::tempdir().unwrap();
+        sys::limit_file_size(Some(size << 10));
+        let what = format!("files of {size} KiB, values up to {longest}");
+        let mut rng = Rng::new(seed(round as u64));
+        fill_beyond_room(&folder.path().join("store"), size << 11, longest, &mut rng, &what);
+    }
+}
+
+#[test]
+fn where_files_may_not_become_so_long_the_oldest_go() {
+    passes_in_child("child_reaches_the_limit_on_files");
+}
+
+/// Half of a store would pass for all of it.
+#[test]
+fn what_is_recovered_is_whole_or_refused() {
+    let Some(mount) = Mount::of_size("1m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let (_folder, path, store) = in_folder(4 << 20);
+    (0..3000).for_each(|i| must(store.insert(&key(i), &[7; 1000])));
+    let saved = mount.path().join("saved");
+    let error = recover(&path, &saved, |_, _| {}).unwrap_err();
+    assert!(error.to_string().contains("free some space"), "{error}");
+    assert!(!saved.exists());
+}
+
+/// What is dropped while somebody holds a value makes no room: it would all be gone, for nothing.
+#[test]
+fn while_a_reader_keeps_all_space_little_is_dropped() {
+    let Some(mount) = Mount::of_size("4m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let store = limited(8 << 20).open(mount.path().join("store")).unwrap();
+    (0..10_000).for_each(|i| must(store.insert(&key(i), &[7; 1000])));
+    let count = store.len().unwrap();
+    let held = store.get(&key(9999)).unwrap().unwrap();
+    let refused = (0..10_000).filter(|i| store.insert(&key(20_000 + i), &[8; 1000]).is_err());
+    assert!(refused.count() > 1000);
+    assert!(store.len().unwrap() > count / 2, "{} of {count}", store.len().unwrap());
+    assert!(held.iter().all(|byte| *byte == 7));
+    drop(held);
+    (0..10_000).for_each(|i| must(store.insert(&key(i), &[9; 1000])));
+    assert!(store.len().unwrap() > count / 2, "{} of {count}", store.len().unwrap());
 }

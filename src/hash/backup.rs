@@ -216,7 +216,8 @@ pub fn recover(
     let core = Core::open_to_recover(from).map_err(|e| e.at(from))?;
     // Half of a store would pass for all of it.
     let place = Named::create(to, Some(INDEX_FILE))?;
-    let store = Hash::options().create(true).limit(core.header.limit).open(place.path())?;
+    let options = Hash::options().create(true).limit(core.header.limit).kept_whole();
+    let store = options.open(place.path())?;
     let mut recovered = Recovered::default();
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;

@@ -87,6 +87,8 @@ pub(crate) struct Core {
     pub met_pending: AtomicU32,
     /// What the user says of records to be dropped.
     pub worth: Option<Worth>,
+    /// Nothing is dropped because the disk is full: who copies a store is to know that it is not whole.
+    pub is_kept_whole: bool,
 }
 
 impl Core {
@@ -227,6 +229,7 @@ impl Core {
             transactions,
             met_pending: AtomicU32::new(0),
             worth: None,
+            is_kept_whole: false,
         };
         core.seen_at_opening = core.seen();
         core

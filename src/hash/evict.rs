@@ -16,6 +16,9 @@
 //! begin while a sixteenth part of the limit is still free, they can pass a quarter of the limit
 //! where all is used and need nothing of it. Garbage on the way is not counted: it is passed once.
 //!
+//! The disk is a limit, too, where it has less room, as is that on the size of files: a change that finds no room, also when
+//! garbage was cleaned, drops as much as makes a segment free, or what it needs, and is tried again.
+//!
 //! Threads: only readers' bits are set without the writer's lock, by atomic operations.
 
 use super::clean::Group;
@@ -170,16 +173,59 @@ impl Writer<'_> {
             // Lest everything is dropped for a number.
             return Err(damaged(words::LIVE, "the index counts more bytes than there may be"));
         }
-        let enough = full - limit / SPARE;
+        self.drop_until(full - limit / SPARE, limit, room)
+    }
+
+    /// Drops the oldest until no more than `enough` lives, with `room` more, if so much is found that was not used; and in any
+    /// case until it is no more than `most`.
+    fn drop_until(&self, enough: u64, most: u64, room: u64) -> Result<()> {
         let mut left = room.saturating_mul(PACE).max(PASSED_AT_LEAST);
         while left > 0 && self.excess(enough, room) > 0 && self.index.load(words::LIVE) > 0 {
-            let passed = self.pass_group(self.excess(enough, room), false)?;
-            left = left.saturating_sub(passed);
+            left -= match self.pass_group(self.excess(enough, room), false) {
+                Ok(passed) => passed.min(left),
+                // There is no room for copies: without them there may be.
+                Err(error) if error.is_no_room() => left,
+                Err(error) => return Err(error),
+            };
         }
-        while self.excess(limit, room) > 0 {
-            self.pass_group(self.excess(limit, room), true)?;
+        while self.excess(most, room) > 0 {
+            self.pass_group(self.excess(most, room), true)?;
         }
         Ok(())
+    }
+
+    /// In a store with a limit: drops the oldest records until a change that needs `room` bytes finds them, which it did not.
+    #[cold]
+    pub(super) fn drop_for_room<T>(
+        &self,
+        room: u64,
+        mut error: Error,
+        change: impl Fn() -> Result<T>,
+    ) -> Result<T> {
+        let live = self.index.load(words::LIVE);
+        // Not all, where it is of no use: as the index must be longer, and others have what the disk had left.
+        let least = live.saturating_sub(self.most_to_drop(room));
+        // What was made and cannot be entered the next writer enters first. Nor is it of use while a reader keeps what was
+        // dropped: all would be gone before he is.
+        let is_held = || self.index.load(words::EMPTIED) > room.max(self.segment_bytes(0));
+        while self.is_whole() && self.index.load(words::LIVE) > least && !is_held() {
+            if let Err(other) = self.drop_segment(room) {
+                return Err(if other.is_bad_file() { other } else { error });
+            }
+            match change() {
+                Err(other) if other.is_no_room() => error = other,
+                done => return done,
+            }
+        }
+        Err(error)
+    }
+
+    /// Drops records of as many bytes as a segment has, or as are needed, and has that be free.
+    fn drop_segment(&self, room: u64) -> Result<()> {
+        let bytes = room.max(self.segment_bytes(0));
+        let most = self.index.load(words::LIVE).saturating_sub(bytes);
+        self.drop_until(most, most, 0)?;
+        self.free_what_waits(1)
     }
 
     /// Passes some of the oldest records, to be rid of `wanted` bytes, also of those that were used

@@ -14,6 +14,8 @@ use super::view::record;
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// A directory this deep has a page for every two records of a store, or there is something wrong
 /// with their hashes.
@@ -96,6 +98,27 @@ impl Writer<'_> {
                 return Ok(free);
             }
         }
+    }
+
+    /// Whether there are slots for all of these places in the pages that there are.
+    pub(super) fn has_slots(&self, places: impl Iterator<Item = u64>) -> Result<bool> {
+        let state = self.directory()?;
+        let mut left = HashMap::new();
+        for place in places {
+            let page = self.index.page(state, place)?;
+            let free = match left.entry(page.block) {
+                Entry::Occupied(free) => free.into_mut(),
+                Entry::Vacant(new) => {
+                    let all = page.lines as usize * SLOTS;
+                    new.insert(all.saturating_sub(self.entries(page)?.len()))
+                }
+            };
+            if *free == 0 {
+                return Ok(false);
+            }
+            *free -= 1;
+        }
+        Ok(true)
     }
 
     /// Puts a larger page, or two, in the place of the page that holds `place`.

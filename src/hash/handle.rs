@@ -250,8 +250,9 @@ impl Hash {
     ///
     /// # Errors
     /// Key or value is over its limit, or both together over that of the store; the disk is full, but for two segments of up
-    /// to 1 MiB, or what a record takes if that is more, which puts leave to removals and what cleans after them; the store
-    /// is damaged, or was opened for reading only; or this thread has a transaction: nothing changed.
+    /// to 1 MiB, or what a record takes if that is more, which puts leave to removals and what cleans after them (a store with
+    /// a limit drops its oldest records first); the store is damaged, or was opened for reading only; or this thread has a
+    /// transaction: nothing changed.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = || {

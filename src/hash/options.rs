@@ -20,6 +20,7 @@ pub struct OpenOptions {
     worth: Option<Worth>,
     advice: Option<Advice>,
     is_unrecorded: bool,
+    is_kept_whole: bool,
 }
 
 impl OpenOptions {
@@ -79,6 +80,10 @@ impl OpenOptions {
     /// over. As long as those that were used take less than a quarter of the limit, and no record
     /// or batch is over a thirty-second part of it, none of them is dropped; else the oldest may be.
     ///
+    /// Where the disk has less room, or files may not become so long, that is a limit, too: a write that finds none
+    /// drops the oldest as at the limit, as many as a segment of up to 1 MiB has, or as it needs, and more of them if that
+    /// does not do. What is free then is what puts leave to removals ([`Hash::insert`]).
+    ///
     /// [`Stats::evictions`]: super::Stats::evictions
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
@@ -108,6 +113,13 @@ impl OpenOptions {
         self
     }
 
+    /// A full disk is an error also where there is a limit: who recovers a store is to know that not all of it is there.
+    #[must_use]
+    pub(crate) fn kept_whole(mut self) -> Self {
+        self.is_kept_whole = true;
+        self
+    }
+
     /// Opens the store at `path`. Its index lies beside it, as `path` with `-index` at the end, and
     /// is made again if it is missing or does not fit.
     ///
@@ -124,6 +136,7 @@ impl OpenOptions {
         let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
         let mut core = core.map_err(|e| e.at(path))?;
         core.worth = self.worth;
+        core.is_kept_whole = self.is_kept_whole;
         let recorder = match self.is_unrecorded {
             true => None,
             false => Recorder::new(self.statistics.as_ref(), "hash", path)?,

@@ -8,7 +8,8 @@
 //! A record that is much longer than most may find no room there. As much as the longest segment was tried: its units have to
 //! follow each other, and that needed several times as much.
 //!
-//! A change that finds no room has garbage cleaned, if there is enough to be worth it, and is tried once more.
+//! A change that finds no room has garbage cleaned, if there is enough to be worth it, and is tried once more. In a store with
+//! a limit the oldest records make way for it then.
 //!
 //! Tried and dropped: to have that room in the file. A store of a hundred records would be two or three times as long.
 
@@ -82,7 +83,7 @@ impl Writer<'_> {
 
     /// What cleaning needs to have a segment free: as much as the longest of the file has, or will have when it is some units
     /// longer, or a record as long as most.
-    fn segment_bytes(&self, ahead: u64) -> u64 {
+    pub(super) fn segment_bytes(&self, ahead: u64) -> u64 {
         let (live, count) = (self.index.load(words::LIVE), self.index.load(words::COUNT));
         let len = self.core.data.len();
         let last = unit_of(len.saturating_sub(1)).unwrap_or(0);
@@ -91,11 +92,16 @@ impl Writer<'_> {
         unit_place(last + ahead).1.max(record)
     }
 
-    /// Makes a change; if there is no room for it, once more when garbage was cleaned.
+    /// Makes a change, of `room` bytes; if there is no room for it, once more when garbage was cleaned, or records were dropped.
     #[inline(always)]
-    pub(super) fn with_room<T>(&self, leaves: Leaves, change: impl Fn() -> Result<T>) -> Result<T> {
+    pub(super) fn with_room<T>(
+        &self,
+        leaves: Leaves,
+        room: impl FnOnce() -> u64,
+        change: impl Fn() -> Result<T>,
+    ) -> Result<T> {
         match change() {
-            Err(error) if error.is_no_room() => self.once_more(leaves, error, change),
+            Err(error) if error.is_no_room() => self.once_more(leaves, room(), error, change),
             done => done,
         }
     }
@@ -105,14 +111,29 @@ impl Writer<'_> {
     fn once_more<T>(
         &self,
         leaves: Leaves,
+        room: u64,
         error: Error,
         change: impl Fn() -> Result<T>,
     ) -> Result<T> {
-        match self.clean_for_room(leaves) {
+        let done = match self.clean_for_room(leaves) {
             Ok(true) => change(),
             Err(other) if other.is_bad_file() => Err(other),
             _ => Err(error),
+        };
+        let is_limited = self.core.header.limit > 0 && !self.core.is_kept_whole;
+        let is_limited = is_limited && leaves != Leaves::Nothing;
+        match done {
+            Err(error) if is_limited && error.is_no_room() => {
+                self.drop_for_room(room, error, change)
+            }
+            done => done,
         }
+    }
+
+    /// Of a store with a limit no more is to be dropped for a change of `room` bytes: what is to be left free, and what it needs,
+    /// several times over, for that has to lie together.
+    pub(super) fn most_to_drop(&self, room: u64) -> u64 {
+        (2 * self.segment_bytes(AHEAD)).saturating_add(room.saturating_mul(8))
     }
 
     /// Cleans until there is room for puts, or all of the log was passed, if there is enough garbage to be worth it; whether.

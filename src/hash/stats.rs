@@ -32,7 +32,7 @@ pub struct Stats {
     pub directory_entries: u64,
     /// How many bytes `live_bytes` may be; 0: any.
     pub limit_bytes: u64,
-    /// Records that were dropped to keep below the limit, since the index was made from the log.
+    /// Records that were dropped to keep below the limit, or within the disk, since the index was made from the log.
     pub evictions: u64,
     /// Records ever appended.
     pub changes: u64,

@@ -62,6 +62,12 @@ pub(crate) enum Change<'a> {
 }
 
 impl Change<'_> {
+    fn key(&self) -> &[u8] {
+        match self {
+            Change::Put(key, _) | Change::Delete(key) => key,
+        }
+    }
+
     fn record(&self) -> RecordHeader {
         match self {
             Change::Put(key, value) => RecordHeader::new(Kind::Put, key, value),
@@ -231,7 +237,8 @@ impl<'c> Writer<'c> {
     /// Gives the key the value, at once in the index; whether it had one.
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.with_room(Leaves::Most, || self.put_once(key, value))
+        let room = || RecordHeader::new(Kind::Put, key, value).room();
+        self.with_room(Leaves::Most, room, || self.put_once(key, value))
     }
 
     #[inline(always)]
@@ -277,7 +284,7 @@ impl<'c> Writer<'c> {
 
     /// Takes the key out; whether it was there.
     pub(crate) fn delete(&self, key: &[u8]) -> Result<bool> {
-        self.with_room(Leaves::Some, || self.delete_once(key))
+        self.with_room(Leaves::Some, || 0, || self.delete_once(key))
     }
 
     #[inline(always)]
@@ -318,7 +325,8 @@ impl<'c> Writer<'c> {
     ) -> Result<()> {
         let leaves =
             if changes.clone().any(|change| is_put(&change)) { Leaves::Most } else { Leaves::Some };
-        self.with_room(leaves, || self.batch_once(changes.clone()))
+        let room = || changes.clone().map(|change| change.record().room()).sum();
+        self.with_room(leaves, room, || self.batch_once(changes.clone()))
     }
 
     fn batch_once<'a>(
@@ -348,7 +356,13 @@ impl<'c> Writer<'c> {
         // Room for all that are put in the index, lest it is missing when there is no way back.
         if puts > 0 {
             let bump = self.index.load(words::BUMP);
-            self.reserve_index(bump.saturating_add(puts + 4 * 129 + EMPTY_LINES))?;
+            let reserved = self.reserve_index(bump.saturating_add(puts + 4 * 129 + EMPTY_LINES));
+            let places = || changes.clone().filter(is_put).map(|put| self.index.place(put.key()));
+            if let Err(error) = reserved
+                && (error.is_bad_file() || !self.has_slots(places())?)
+            {
+                return Err(error);
+            }
         }
         let mut cursor = self.cursor();
         let header = RecordHeader { kind: Kind::Batch, key_len: count, value_len: 0 };
@@ -380,7 +394,7 @@ impl<'c> Writer<'c> {
 
     /// Takes all keys out, at once.
     pub(crate) fn clear(&self) -> Result<()> {
-        self.with_room(Leaves::Nothing, || self.clear_once())
+        self.with_room(Leaves::Nothing, || 0, || self.clear_once())
     }
 
     fn clear_once(&self) -> Result<()> {
