@@ -533,4 +533,12 @@ fn while_a_reader_keeps_all_space_little_is_dropped() {
     drop(held);
     (0..10_000).for_each(|i| must(store.insert(&key(i), &[9; 1000])));
     assert!(store.len().unwrap() > count / 2, "{} of {count}", store.len().unwrap());
+    // Whoever finds no room looks whether those who held it are gone.
+    for round in 0..300 {
+        store.insert(b"held", &[1; 1000]).unwrap();
+        let held = store.get(b"held").unwrap();
+        (0..1000).take_while(|i| store.insert(&key(*i), &[2; 1000]).is_ok()).for_each(drop);
+        drop(held);
+        store.insert(&key(round), &[3; 1000]).unwrap();
+    }
 }

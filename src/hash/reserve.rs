@@ -159,8 +159,14 @@ impl Writer<'_> {
             // What it needs is little, and may be in the index: the end of this file gives it.
             return if is_worth_it { self.clean_all() } else { self.give_back() }.map(|()| true);
         }
-        if !is_worth_it {
-            return Ok(false);
+        // Nobody may have looked since a reader let go of what was emptied, which is counted as room only when it is free.
+        let emptied = self.index.load(words::EMPTIED);
+        if emptied > 0 {
+            self.take_back_all()?;
+        }
+        let is_freed = self.index.load(words::EMPTIED) < emptied;
+        if !is_worth_it || is_freed && self.has_room(Leaves::Most, segment)? {
+            return Ok(is_freed);
         }
         let last = self.index.load(words::SEQUENCE);
         while self.clean(segment, last)? >= segment {

@@ -152,7 +152,7 @@ impl Writer<'_> {
     }
 
     /// Makes all segments free that were emptied, as far as nobody needs them.
-    fn take_back_all(&self) -> Result<()> {
+    pub(super) fn take_back_all(&self) -> Result<()> {
         pins::clear_dead(&self.core.data);
         if self.emptied()?.for_disk > 0 {
             self.sync_now()?;
