@@ -195,3 +195,22 @@ fn stores_that_are_built_once_do_mixes_that_only_read() {
     let done = bench(&[&rest[..], &["--rounds=1"]].concat());
     assert!(text(&done.stdout).contains("'mixed' leaves out constant"), "{}", text(&done.stdout));
 }
+
+/// On a disk, where a second is over long before all operations are done.
+#[test]
+fn a_mix_that_ends_after_a_time_is_the_same_work_in_every_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, json] = ["mine.toml", "json"].map(|name| folder.path().join(name));
+    let mix = "[mix]\nupdate = 1\nsync = true\nstop-seconds = 1\noperations = 300000\n";
+    std::fs::write(&file, format!("data = \"tokens\"\nrecords = 50\nphases = [\"mixed\"]\n{mix}"))
+        .unwrap();
+    let [workload, dir, json_at] = [("workload", &*file), ("dir", folder.path()), ("json", &json)]
+        .map(|(option, path)| format!("--{option}={}", path.display()));
+    let args = ["--stores=hash", "--rounds=3", "--metrics=none", &workload, &dir, &json_at];
+    let done = bench(&args);
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done.stderr));
+    let report = json_report(&json);
+    let result = &report.results[0];
+    assert_eq!((result.rounds, result.repeats), (3, 1));
+    assert_eq!(result.effort.operations, 3 * result.ops, "{:?}", result.ns_per_op);
+}

@@ -329,6 +329,7 @@ impl<'a> Lab<'a> {
                     inputs,
                     phases: phases(&self.usage),
                     mixes: mix(&self.usage, candidate.commits)?.into(),
+                    done_in_time: None,
                     settings: candidate.choices()?,
                     batch: BATCH,
                     seed: self.args.seed,

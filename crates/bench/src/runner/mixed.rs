@@ -66,8 +66,9 @@ impl<D: Driver> Round<'_, D> {
     fn mix(&self, phase: Phase, mix: &Mix, mut script: Script) -> Result<Sample> {
         let transactions = mix.transactions;
         if let Some(seconds) = mix.stop.seconds {
-            let (store, time) = (self.new_store(phase, true)?, Duration::from_secs(seconds));
-            let done = steps_in(store, &script, transactions, time)?;
+            let time = Duration::from_secs(seconds);
+            let in_time = || steps_in(self.new_store(phase, true)?, &script, transactions, time);
+            let done = self.spec.done_in_time.map_or_else(in_time, Ok)?;
             script.truncate(done);
         }
         let new_model = || begun(self.inputs, mix, self.before);

@@ -464,6 +464,7 @@ impl<'a> Run<'a> {
             inputs: self.inputs.clone(),
             phases,
             mixes: workload.mixes.clone(),
+            done_in_time: None,
             settings: workload.settings.clone(),
             batch: workload.batch,
             seed: workload.seed,

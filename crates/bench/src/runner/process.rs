@@ -322,6 +322,7 @@ pub(super) mod tests {
             inputs: PathBuf::new(),
             phases: Vec::new(),
             mixes: crate::workload::Mixes::default(),
+            done_in_time: None,
             settings: crate::settings::Choices::default(),
             batch: 1,
             seed: 1,

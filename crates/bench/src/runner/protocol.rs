@@ -36,6 +36,8 @@ pub(crate) struct Spec {
     pub(crate) phases: Vec<Phase>,
     /// What the phases of mixes do.
     pub(crate) mixes: Mixes,
+    /// Of the mix that ends after a time: as many operations as the store did in an earlier round.
+    pub(crate) done_in_time: Option<usize>,
     /// How stores are to be set up.
     pub(crate) settings: Choices,
     pub(crate) batch: usize,

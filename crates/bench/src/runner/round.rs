@@ -10,7 +10,7 @@ use super::together::Group;
 use super::{Run, child};
 use crate::args::Metrics;
 use crate::driver::{Driver, ForDriver, with_driver};
-use crate::workload::{Inputs, Phase, Workload};
+use crate::workload::{Inputs, Mixes, Phase, Workload};
 use credenza::Result;
 use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
@@ -119,6 +119,7 @@ impl Run<'_> {
         let store = entrant.store.as_str();
         let mut spec = self.spec(store, due, work.workload, work.folder.empty(store)?);
         spec.open = self.args.kept.place_of(store);
+        spec.done_in_time = self.done_in_time(store, &work.workload.mixes);
         if !entrant.again {
             spec.keep = self.args.kept.keeping(self.made_in.as_ref(), store, round);
             spec.together = self.together();
@@ -127,6 +128,15 @@ impl Run<'_> {
             spec.own_counters = round == 0 && self.args.metrics == Metrics::All;
         }
         Ok(spec)
+    }
+
+    /// How many operations this store did in the time of a mix that has one, in the first round of it: rounds of
+    /// other work are no rounds of one figure. Only the last mix may have a time.
+    fn done_in_time(&self, store: &str, mixes: &Mixes) -> Option<usize> {
+        let has_time =
+            |phase: &Phase| mixes.of(*phase).is_some_and(|mix| mix.stop.seconds.is_some());
+        let phase = self.phases.iter().copied().find(has_time)?;
+        self.samples.operations(store, phase).or_else(|| self.again.operations(store, phase))
     }
 
     fn hear(

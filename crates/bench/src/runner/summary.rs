@@ -23,6 +23,13 @@ impl Samples {
         self.0.push((store.to_owned(), round, sample));
     }
 
+    /// The operations of a phase of a store, as its first sample has them.
+    pub(super) fn operations(&self, store: &str, phase: Phase) -> Option<usize> {
+        let is_wanted =
+            |(of, _, sample): &&(String, usize, Sample)| of == store && sample.phase == phase;
+        self.0.iter().find(is_wanted).and_then(|(.., sample)| usize::try_from(sample.ops).ok())
+    }
+
     /// One result for each phase and store that has samples, in this order. `record_bytes` are those
     /// of key and value of a record on average.
     pub(super) fn results(

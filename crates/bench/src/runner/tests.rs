@@ -64,6 +64,7 @@ pub(super) fn with_round<T>(
         inputs: folder.path().join("inputs"),
         phases: phases.to_vec(),
         mixes: workload.mixes,
+        done_in_time: None,
         settings: workload.settings,
         batch: 7,
         seed: 1,
