@@ -311,3 +311,47 @@ fn a_full_disk_is_an_error_and_the_store_stays_usable() {
         state_of(&Hash::open(&path).unwrap(), size);
     }
 }
+
+/// Where the index can become no longer, a batch uses what its pages have left, and leaves nothing where that is not enough.
+#[test]
+fn a_batch_that_finds_room_in_pages_alone_is_whole_or_refused() {
+    let (mut done, mut refused) = (0, 0);
+    for round in 0..rounds(40) {
+        let Some(mount) = Mount::of_size("2m") else {
+            println!("skipped: this user may not mount a small file system");
+            return;
+        };
+        let mut rng = Rng::new(seed(round));
+        let store = Hash::create(mount.path().join("store")).unwrap();
+        let mut state = State::new();
+        let (keys, most) = (50 + rng.below(2000), 1 + rng.below(150));
+        for number in 0..keys {
+            let (key, value) = (number.to_le_bytes().to_vec(), vec![1; 100]);
+            store.insert(&key, &value).unwrap();
+            state.insert(key, value);
+        }
+        // Room in the file, and in some pages, but none on the disk.
+        for number in 0..rng.below(keys) {
+            let key = (number * 7 % keys).to_le_bytes().to_vec();
+            assert_eq!(store.remove(&key).unwrap(), state.remove(&key).is_some());
+        }
+        let _ = fs::write(mount.path().join("ballast"), vec![0; 4 << 20]);
+        for number in 0..200 {
+            let mut batch = Batch::new();
+            let mut after = state.clone();
+            for _ in 0..1 + rng.below(most) {
+                let (key, value) = (rng.below(1 << 30).to_le_bytes().to_vec(), vec![2; 4]);
+                batch.insert(&key, &value);
+                after.insert(key, value);
+            }
+            match store.batch(&batch) {
+                Ok(()) => (state, done) = (after, done + 1),
+                Err(_) => refused += 1,
+            }
+            assert_eq!(store.len().unwrap(), state.len() as u64, "seed {round}, batch {number}");
+        }
+        assert!(state_of(&store, "batches") == state, "seed {round}");
+        store.verify(|_, _| ()).unwrap();
+    }
+    println!("{done} batches, {refused} refused");
+}

@@ -79,6 +79,13 @@ impl Writer<'_> {
         {
             return Ok(free);
         }
+        // A batch that counted on the slots of its pages: one that is parted may have fewer in each half.
+        if self.index.state().is_busy()
+            && self.reserve_batch(0).is_err()
+            && let Some(free) = self.free_slot(place, u64::MAX)?
+        {
+            return Ok(free);
+        }
         loop {
             match self.make_room(place) {
                 Ok(Grown::Done) => {}

@@ -353,10 +353,8 @@ impl<'c> Writer<'c> {
         self.make_way_for(changes.clone())?;
         let count =
             u32::try_from(count).map_err(|_| Error::invalid("a batch of over 2^32 changes"))?;
-        // Room for all that are put in the index, lest it is missing when there is no way back.
         if puts > 0 {
-            let bump = self.index.load(words::BUMP);
-            let reserved = self.reserve_index(bump.saturating_add(puts + 4 * 129 + EMPTY_LINES));
+            let reserved = self.reserve_batch(puts);
             let places = || changes.clone().filter(is_put).map(|put| self.index.place(put.key()));
             if let Err(error) = reserved
                 && (error.is_bad_file() || !self.has_slots(places())?)
@@ -390,6 +388,12 @@ impl<'c> Writer<'c> {
         let all = live.saturating_add(written + header.room());
         self.made_garbage(all.saturating_sub(self.index.load(words::LIVE)));
         Ok(())
+    }
+
+    /// Has room in the index for so many puts of a batch, lest it is missing when there is no way back.
+    pub(super) fn reserve_batch(&self, puts: u64) -> Result<()> {
+        let bump = self.index.load(words::BUMP);
+        self.reserve_index(bump.saturating_add(puts + 4 * 129 + EMPTY_LINES))
     }
 
     /// Takes all keys out, at once.
