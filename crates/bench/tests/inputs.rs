@@ -155,6 +155,23 @@ fn outputs_are_looked_at_before_anything_is_measured() {
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "a file was made");
 }
 
+/// The table was gone with the file that the report took the place of.
+#[test]
+fn a_report_does_not_replace_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.json");
+    for name in [Path::new("/dev/stdout"), &out] {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_credenza-bench"));
+        program.args(SMALL).args(["--records=1e3", "--stores=hash", "--json"]).arg(name);
+        let file = std::fs::File::create(&out).unwrap();
+        let done = program.stdout(file).stderr(Stdio::piped()).output().unwrap();
+        let why = text(&done.stderr);
+        assert_eq!(done.status.code(), Some(111), "{why}");
+        assert!(why.contains("--json and standard output are the same file"), "{why}");
+        assert_eq!(std::fs::metadata(&out).unwrap().len(), 0);
+    }
+}
+
 /// The limit of file sizes stands for the full disk.
 #[test]
 fn a_trace_that_has_no_room_goes_again() {

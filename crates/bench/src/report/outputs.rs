@@ -4,14 +4,17 @@
 use super::json::publish_value;
 use credenza::{Error, Result, Staged};
 use serde::Serialize;
+use std::fs::{File, Metadata, metadata};
 use std::io::{ErrorKind, Write};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
 ///
 /// # Errors
 /// A folder is missing or may not be written, what is there is no regular file, or two options name one file;
-/// or a file is called `-`, by which others mean standard output, and that is where the table goes.
+/// or it is standard output, where the table goes, or called `-`, by which others mean that.
 pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
     for (option, path) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
@@ -21,6 +24,10 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
                  it shall be called so"
             );
             return Err(Error::invalid(what));
+        }
+        if is_standard_output(path) {
+            let what = format!("{option} and standard output are the same file: give each its own");
+            return Err(Error::invalid(what).at(path));
         }
         let place = whole(path);
         if let Some((other, _)) = known.iter().find(|(_, known)| *known == place) {
@@ -36,6 +43,15 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
         known.push((option, place));
     }
     Ok(())
+}
+
+/// Whether what is at `path` is the file that standard output goes to: the table would go with it.
+fn is_standard_output(path: &Path) -> bool {
+    let out = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let id = |meta: Metadata| meta.is_file().then(|| (meta.dev(), meta.ino()));
+    let [there, out] =
+        [metadata(path), out.and_then(|out| out.metadata())].map(|meta| meta.ok().and_then(id));
+    there.is_some() && there == out
 }
 
 /// Writes to standard output.
