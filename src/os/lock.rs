@@ -23,6 +23,9 @@ const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize)
 const TRIES: u32 = if cfg!(credenza_schedules) { u32::MAX } else { 64 };
 const PAUSES: u32 = 32;
 
+/// Where in the first eight bytes the word is that the kernel knows: the first in glibc, and in musl behind the type.
+const FUTEX_SHIFT: u32 = if cfg!(target_env = "musl") { 32 } else { 0 };
+
 /// The bits of the kernel's word that say which thread has the lock.
 const OWNER: u64 = 0x3fff_ffff;
 
@@ -110,6 +113,7 @@ impl<'m> RobustLock<'m> {
             if code != libc::ETIMEDOUT {
                 return self.got(code);
             }
+            self.bury();
         }
     }
 
@@ -124,7 +128,7 @@ impl<'m> RobustLock<'m> {
             let limit = in_a_moment();
             // SAFETY: as for `wait`.
             match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
-                libc::ETIMEDOUT => {}
+                libc::ETIMEDOUT => self.bury(),
                 libc::EDEADLK => return Ok(None),
                 code => return self.got(code).map(Some),
             }
@@ -139,6 +143,26 @@ impl<'m> RobustLock<'m> {
         match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
             libc::ETIMEDOUT | libc::EDEADLK => Ok(None),
             code => self.got(code).map(Some),
+        }
+    }
+
+    /// Marks a lock as the kernel does whose holder ends, if there is no thread of his number: he had it in the file that
+    /// this one was copied from, of which the kernel knows nothing. Who opens such a copy alone makes the locks anew; but a
+    /// child that somebody forks just then has it open, too, and all seems to be in use.
+    #[cold]
+    fn bury(self) {
+        let word = self.0[0].load(Ordering::Acquire);
+        let owner = word >> FUTEX_SHIFT & OWNER;
+        // SAFETY: the signal 0 is none: it is only said whether there is such a thread. One that ends has its number until
+        // the kernel has marked its locks.
+        let is_gone = owner != 0
+            && unsafe { libc::kill(owner as libc::pid_t, 0) } != 0
+            && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
+        if is_gone {
+            let dead =
+                word & !(OWNER << FUTEX_SHIFT) | u64::from(libc::FUTEX_OWNER_DIED) << FUTEX_SHIFT;
+            // Unless it has changed since: then there is another holder, or none.
+            let _ = self.0[0].compare_exchange(word, dead, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -180,10 +204,9 @@ impl<'m> RobustLock<'m> {
         self.futex() & OWNER == u64::from(own.cast_unsigned())
     }
 
-    /// The word that the kernel knows: the first in glibc, and in musl the one behind the type.
+    /// The word that the kernel knows.
     fn futex(self) -> u64 {
-        let word = self.0[0].load(Ordering::Acquire);
-        if cfg!(target_env = "musl") { word >> 32 } else { word & 0xffff_ffff }
+        self.0[0].load(Ordering::Acquire) >> FUTEX_SHIFT & 0xffff_ffff
     }
 
     /// Takes the lock if it is free; `None` if somebody has it, this thread or another.
@@ -275,5 +298,67 @@ pub(crate) fn lock_range(file: &File, at: u64, want: Want, is_patient: bool) -> 
             Some(libc::EAGAIN | libc::EACCES) if !is_patient => return Ok(false),
             _ => return Err(Error::io("lock a byte of", error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::shared::{HEAD_BYTES, memory_file};
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    fn map() -> SharedMap {
+        let file = memory_file().unwrap();
+        file.set_len(HEAD_BYTES).unwrap();
+        let map = SharedMap::new(file, true, 1 << 20).unwrap();
+        RobustLock::in_head(&map, 0).init().unwrap();
+        map
+    }
+
+    /// In a copy of a store in use the kernel marks nobody's lock.
+    #[test]
+    fn a_lock_of_no_thread_is_that_of_a_dead_one() {
+        for takes_unless_own in [false, true] {
+            let map = std::sync::Arc::new(map());
+            let lock = RobustLock::in_head(&map, 0);
+            // SAFETY: the call has no effect.
+            let gone = std::thread::spawn(|| unsafe { libc::gettid() }).join().unwrap();
+            lock.0[0].store((gone as u64) << FUTEX_SHIFT, Ordering::Release);
+            let (done, waits) = channel();
+            let other = std::sync::Arc::clone(&map);
+            std::thread::spawn(move || {
+                let lock = RobustLock::in_head(&other, 0);
+                let got = match takes_unless_own {
+                    true => lock.lock_unless_own().unwrap().unwrap(),
+                    false => lock.lock().unwrap(),
+                };
+                lock.unlock();
+                done.send(got).unwrap();
+            });
+            let got = waits.recv_timeout(Duration::from_secs(60)).expect("it waits for nobody");
+            assert_eq!(got, Got::OwnerDied);
+            assert_eq!(lock.lock().unwrap(), Got::Released);
+            lock.unlock();
+        }
+    }
+
+    /// Also if it is not the first thread of its process, and for longer than who waits looks.
+    #[test]
+    fn a_lock_of_a_thread_that_lives_is_waited_for() {
+        let map = map();
+        let lock = RobustLock::in_head(&map, 0);
+        std::thread::scope(|scope| {
+            let (has, waits) = channel();
+            scope.spawn(move || {
+                lock.lock().unwrap();
+                has.send(()).unwrap();
+                std::thread::sleep(Duration::from_millis(500));
+                lock.unlock();
+            });
+            waits.recv().unwrap();
+            assert_eq!(lock.lock().unwrap(), Got::Released);
+            lock.unlock();
+        });
     }
 }

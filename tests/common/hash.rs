@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 /// Where the data file says which boot of the machine its locks are of.
 pub const BOOT_AT: usize = 2048;
 /// Where the locks of writers and of those who sync begin.
-pub const LOCKS_AT: [usize; 2] = [2176, 2240];
+pub const LOCKS_AT: [usize; 3] = [2176, 2240, 2432];
 /// Where the log begins.
 pub const LOG_AT: usize = 8192;
 
