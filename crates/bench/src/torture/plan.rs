@@ -82,7 +82,8 @@ impl Plan {
             }
         };
         if plan.changes(0, plan.operations.len()) == plan.changes(0, plan.filling) {
-            let what = "there is no operation that changes anything: nothing could be lost";
+            let what = "behind those that fill the store there is no operation that changes anything: nothing \
+                        could be lost; take what changes more, or more operations";
             return Err(match source {
                 Source::Mixes { .. } => Error::invalid(what),
                 Source::Trace { trace, .. } => unread::nothing(&Trace::open(trace)?, what),
