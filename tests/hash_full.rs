@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::hash::index_of;
+use common::hash::{index_of, opened_again};
 use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
 use common::sys;
@@ -11,7 +11,6 @@ use common::{Rng, is_child, passes_in_child, rounds, seed};
 use credenza::hash::{Batch, Hash};
 use std::fs;
 use std::path::Path;
-use std::time::Duration;
 
 /// Puts until there is no room.
 fn fill(store: &Hash, len: usize) -> State {
@@ -32,20 +31,6 @@ fn shuffled_keys(state: &State, rng: &mut Rng) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = state.keys().cloned().collect();
     rng.shuffle(&mut keys);
     keys
-}
-
-/// The store whose index was removed. A process that another test is starting may have that open for a moment still, and
-/// the disk has its bytes as long.
-fn opened_again(path: &Path) -> Hash {
-    for _ in 0..500 {
-        match Hash::open(path) {
-            Err(e) if e.to_string().contains("free some space") => {
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            done => return done.unwrap(),
-        }
-    }
-    Hash::open(path).unwrap()
 }
 
 /// Fills a store, tries to change values that are there, and takes out all keys in some order; half of them, and the log

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::hash::{check_limit, index_of, limited, must, room, sum};
+use common::hash::{check_limit, index_of, limited, must, opened_again, room, sum};
 use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
 use common::{Rng, is_child, passes_in_child, rounds, seed, sys};
@@ -457,7 +457,7 @@ fn fill_beyond_room(path: &Path, limit: u64, longest: u64, rng: &mut Rng, what: 
     store.verify(|_, _| ()).unwrap();
     drop(store);
     fs::remove_file(index_of(path)).unwrap();
-    let store = Hash::open(path).unwrap();
+    let store = opened_again(path);
     assert!(state_of(&store, what) == found, "{what}: made from the log");
     store.insert(b"new", b"value").unwrap();
 }
