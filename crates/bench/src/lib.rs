@@ -36,7 +36,7 @@ mod workload;
 pub use advise::{AdviseArgs, advise};
 pub use args::{BenchArgs, size};
 pub use charts::{browser, write as write_charts};
-pub use driver::kernel::{inherited, keep_ends_of_children, take_long_files_for_errors};
+pub use driver::kernel::{inherited, keep_ends_of_children, leads_to, take_long_files_for_errors};
 pub use replay::{ReplayArgs, replay};
 pub use reproduce::{Document, ReproduceArgs, reproduce};
 pub use torture::{TortureArgs, torture};

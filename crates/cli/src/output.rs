@@ -6,7 +6,6 @@ use credenza::{Error, ErrorKind, Result, Staged};
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How standard output is called in messages.
@@ -126,12 +125,7 @@ fn descriptor(path: &Path) -> Option<i32> {
         }
         None => {}
     }
-    let meta = std::fs::metadata(path).ok().filter(|meta| meta.is_file())?;
-    let leads_there = |number: &i32| {
-        let opened = credenza_bench::inherited(*number).and_then(|file| file.metadata());
-        opened.is_ok_and(|opened| (opened.dev(), opened.ino()) == (meta.dev(), meta.ino()))
-    };
-    [1, 2].into_iter().find(leads_there)
+    [1, 2].into_iter().find(|number| credenza_bench::leads_to(*number, path))
 }
 
 fn buffered(file: File) -> BufWriter<File> {

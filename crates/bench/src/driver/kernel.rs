@@ -5,10 +5,11 @@
 use credenza::{Error, Result};
 use libc::c_int;
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -100,6 +101,13 @@ pub fn take_long_files_for_errors() {
             libc::sigaction(libc::SIGXFSZ, &raw const action, std::ptr::null_mut());
         }
     }
+}
+
+/// Whether the descriptor of this number, which this process was started with, leads to the regular file at `path`.
+pub fn leads_to(number: i32, path: &Path) -> bool {
+    let id = |meta: Metadata| meta.is_file().then(|| (meta.dev(), meta.ino()));
+    let opened = inherited(number).and_then(|file| file.metadata()).ok().and_then(id);
+    opened.is_some() && opened == std::fs::metadata(path).ok().and_then(id)
 }
 
 /// Another descriptor for what the one of this number leads to, which this process was started with: its place in

@@ -2,12 +2,10 @@
 //! not to be lost for a folder that is not there.
 
 use super::json::publish_value;
+use crate::driver::kernel::leads_to;
 use credenza::{Error, Result, Staged};
 use serde::Serialize;
-use std::fs::{File, Metadata, metadata};
 use std::io::{ErrorKind, Write};
-use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
@@ -25,7 +23,8 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
             );
             return Err(Error::invalid(what));
         }
-        if is_standard_output(path) {
+        // The table would go with it.
+        if leads_to(1, path) {
             let what = format!("{option} and standard output are the same file: give each its own");
             return Err(Error::invalid(what).at(path));
         }
@@ -43,15 +42,6 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
         known.push((option, place));
     }
     Ok(())
-}
-
-/// Whether what is at `path` is the file that standard output goes to: the table would go with it.
-fn is_standard_output(path: &Path) -> bool {
-    let out = std::io::stdout().as_fd().try_clone_to_owned().map(File::from);
-    let id = |meta: Metadata| meta.is_file().then(|| (meta.dev(), meta.ino()));
-    let [there, out] =
-        [metadata(path), out.and_then(|out| out.metadata())].map(|meta| meta.ok().and_then(id));
-    there.is_some() && there == out
 }
 
 /// Writes to standard output.
