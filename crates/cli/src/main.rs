@@ -17,6 +17,7 @@ mod cmd;
 mod databases;
 mod duplicates;
 mod exit;
+mod folder;
 mod input;
 mod json;
 mod keys;

@@ -1,8 +1,9 @@
 //! Who may read what is made of a store: nobody who may not read that.
 
+use crate::folder::folder_of_new;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::getegid;
-use std::fs::{Metadata, metadata, read_link};
+use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -27,17 +28,7 @@ fn rights(meta: &Metadata, group: Option<u32>) -> u32 {
 
 /// The group of a new file at `path`: that of this process, or of a folder that hands its own on.
 fn group_at(path: &Path) -> Option<u32> {
-    let folder_of = |path: &Path| {
-        let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-        folder.unwrap_or(Path::new(".")).to_owned()
-    };
-    let mut path = path.to_owned();
-    // A link may lead to what is not there yet; the kernel follows no more than so many.
-    for _ in 0..40 {
-        let Ok(next) = read_link(&path) else { break };
-        path = folder_of(&path).join(next);
-    }
-    let meta = metadata(folder_of(&path)).ok()?;
+    let meta = metadata(folder_of_new(path)).ok()?;
     Some(if meta.mode() & 0o2000 == 0 { getegid().as_raw() } else { meta.gid() })
 }
 

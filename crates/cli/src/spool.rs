@@ -1,6 +1,7 @@
 //! Records that wait until all of them are there: in memory, and where they are many in an unnamed file.
 
 use crate::cmd::dump::Sink;
+use crate::folder::folder_of_new;
 use crate::progress::{Bar, Unit};
 use credenza::{Error, Result};
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
@@ -24,14 +25,8 @@ impl Spool {
     /// anyway; where this user can make none there, who may still write to a store that is there, in the
     /// folder of temporary files.
     pub fn beside(path: &Path) -> Spool {
-        let folder_of = |path: &Path| {
-            let folder = path.parent().filter(|p| !p.as_os_str().is_empty());
-            folder.unwrap_or(Path::new(".")).to_owned()
-        };
-        // A link may lead to where there is more room than beside it, and to a store that is not there yet.
-        let led_to = std::fs::canonicalize(path)
-            .or_else(|_| std::fs::read_link(path).map(|to| folder_of(path).join(to)));
-        let beside = folder_of(led_to.as_deref().unwrap_or(path));
+        // There is more room than beside a link that leads there.
+        let beside = folder_of_new(path);
         let folder = match tempfile_in(&beside) {
             Ok(_) => beside,
             Err(_) => std::env::temp_dir(),
