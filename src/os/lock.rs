@@ -304,14 +304,11 @@ pub(crate) fn lock_range(file: &File, at: u64, want: Want, is_patient: bool) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::os::shared::{HEAD_BYTES, memory_file};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
     fn map() -> SharedMap {
-        let file = memory_file().unwrap();
-        file.set_len(HEAD_BYTES).unwrap();
-        let map = SharedMap::new(file, true, 1 << 20).unwrap();
+        let map = SharedMap::of_head();
         RobustLock::in_head(&map, 0).init().unwrap();
         map
     }

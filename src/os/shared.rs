@@ -576,6 +576,16 @@ pub(crate) fn wake_all(word: &AtomicU32) -> bool {
 }
 
 #[cfg(test)]
+impl SharedMap {
+    /// A file in memory that has nothing but a head, of zeros: for tests of what lies there.
+    pub(crate) fn of_head() -> SharedMap {
+        let file = memory_file().unwrap();
+        file.set_len(HEAD_BYTES).unwrap();
+        SharedMap::new(file, true, 1 << 20).unwrap()
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use super::*;
 

@@ -123,13 +123,10 @@ impl<'m> Turns<'m> {
 mod tests {
     use super::*;
     use crate::os::atomic::AtomicU64;
-    use crate::os::shared::{HEAD_BYTES, memory_file};
 
     /// A map with a lock at 0 and a half word at 64.
     fn map() -> SharedMap {
-        let file = memory_file().unwrap();
-        file.set_len(HEAD_BYTES).unwrap();
-        let map = SharedMap::new(file, true, 1 << 20).unwrap();
+        let map = SharedMap::of_head();
         Turns::in_head(&map, 0, 64).init().unwrap();
         map
     }
