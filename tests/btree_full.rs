@@ -3,8 +3,9 @@
 mod common;
 
 use common::btree::fill;
+use common::full::change_with_little_room;
 use common::mount::Mount;
-use common::subject::{Operation, State, Subject, state_of};
+use common::subject::{State, state_of};
 use common::{Rng, is_child, ordered, passes_in_child, sys};
 use credenza::btree::BTree;
 use credenza::{Durability, Get, Scan};
@@ -61,34 +62,12 @@ fn child_fills() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = BTree::create(&path).unwrap();
-    let mut state = State::new();
-    let mut rng = Rng::new(3);
-    let (mut errors, mut limit) = (0, 12 << 10);
     // Past the second block of the table of pages.
-    while limit < 1300 << 10 {
-        sys::limit_file_size(Some(limit));
-        let operation = Operation::random(&mut rng, 2000, 3000);
-        let mut after = state.clone();
-        operation.change(&mut after);
-        match store.apply(&operation) {
-            Ok(()) => state = after,
-            Err(error) => {
-                errors += 1;
-                let text = error.to_string();
-                assert!(
-                    text.contains("make longer") && text.contains("large"),
-                    "limit {limit}: {text}"
-                );
-                // Nothing changed; and all is there to be read.
-                assert!(state_of(&store, &format!("limit {limit}: {text}")) == state);
-                limit += 4096;
-            }
-        }
-    }
-    sys::limit_file_size(None);
-    store.insert(b"after", b"wards").unwrap();
-    state.insert(b"after".to_vec(), b"wards".to_vec());
-    assert!(state_of(&store, "with room again") == state);
+    let errors = change_with_little_room(&store, (2000, 3000), 1300 << 10, |state, text, what| {
+        assert!(text.contains("make longer"), "{what}: {text}");
+        // Nothing changed; and all is there to be read.
+        assert!(&state_of(&store, &format!("{what}: {text}")) == state);
+    });
     assert!(errors > 100, "{errors} errors");
 }
 

@@ -3,9 +3,10 @@
 
 mod common;
 
+use common::full::change_with_little_room;
 use common::hash::{index_of, opened_again};
 use common::mount::Mount;
-use common::subject::{Operation, State, Subject, state_of};
+use common::subject::{State, Subject, state_of};
 use common::sys;
 use common::{Rng, is_child, passes_in_child, rounds, seed};
 use credenza::hash::{Batch, Hash};
@@ -230,41 +231,15 @@ fn child_fills_with_less_and_less_room() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = Hash::create(&path).unwrap();
-    let mut state = State::new();
-    let mut rng = Rng::new(3);
-    let (mut errors, mut limit) = (0, 12 << 10);
-    while limit < 400 << 10 {
-        sys::limit_file_size(Some(limit));
-        let operation = Operation::random(&mut rng, 300, 2000);
-        let mut after = state.clone();
-        operation.change(&mut after);
-        match store.apply(&operation) {
-            Ok(()) => state = after,
-            Err(error) => {
-                errors += 1;
-                let text = error.to_string();
-                assert!(text.contains("store") && text.contains("large"), "limit {limit}: {text}");
-                // It says that nothing changed, so nothing did; and all is there to be read.
-                for (key, value) in &state {
-                    let found = Subject::get(&store, key).unwrap();
-                    assert!(
-                        found.as_ref() == Some(value),
-                        "limit {limit}, {operation:.60?}: {text}"
-                    );
-                }
-                assert_eq!(
-                    store.len().unwrap(),
-                    state.len() as u64,
-                    "limit {limit}: {operation:.60?}"
-                );
-                limit += 4096;
-            }
+    let errors = change_with_little_room(&store, (300, 2000), 400 << 10, |state, text, what| {
+        assert!(text.contains("store"), "{what}: {text}");
+        // It says that nothing changed, so nothing did; and all is there to be read.
+        for (key, value) in state {
+            let found = Subject::get(&store, key).unwrap();
+            assert!(found.as_ref() == Some(value), "{what}: {text}");
         }
-    }
-    sys::limit_file_size(None);
-    store.insert(b"after", b"wards").unwrap();
-    state.insert(b"after".to_vec(), b"wards".to_vec());
-    assert!(state_of(&store, "with room again") == state);
+        assert_eq!(store.len().unwrap(), state.len() as u64, "{what}");
+    });
     assert!(errors > 20, "{errors} errors");
 }
 

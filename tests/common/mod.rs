@@ -5,6 +5,7 @@
 
 pub mod btree;
 pub mod damage;
+pub mod full;
 pub mod hash;
 pub mod history;
 pub mod mount;
