@@ -29,15 +29,20 @@ fn a_socket_is_called_one() {
     }
 }
 
+/// Standard output takes nothing, and the program says so.
+fn cannot_write(args: &[&str]) {
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
+    let mut command = std::process::Command::new(program());
+    let ended = command.args(args).stdout(full).output().expect("the program starts");
+    let err = String::from_utf8_lossy(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(111), "{args:?}: {err}");
+    assert!(err.contains("standard output: cannot write"), "{args:?}: {err}");
+}
+
 #[test]
 fn help_that_cannot_be_written_is_an_error() {
     for args in [&["help", "load"][..], &["load", "--help"], &["--version"], &["bench", "-h"]] {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
-        let mut command = std::process::Command::new(program());
-        let ended = command.args(args).stdout(full).output().expect("the program starts");
-        let err = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(111), "{args:?}: {err}");
-        assert!(err.contains("standard output: cannot write"), "{args:?}: {err}");
+        cannot_write(args);
     }
 }
 
@@ -48,13 +53,7 @@ fn answers_that_cannot_be_written_name_their_output() {
     let store = folder.store("constant", &plain_records(3));
     let key = String::from_utf8(plain_records(3)[0].0.clone()).expect("text");
     for form in [&["--to", "tsv"][..], &["--json"], &["--values"], &[]] {
-        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
-        let mut command = std::process::Command::new(program());
-        let ended = command.args(["get", &store, &key]).args(form).stdout(full).output();
-        let ended = ended.expect("the program starts");
-        let err = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(111), "{form:?}: {err}");
-        assert!(err.contains("standard output: cannot write"), "{form:?}: {err}");
+        cannot_write(&[&["get", &store, &key], form].concat());
     }
 }
 

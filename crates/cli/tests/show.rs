@@ -3,6 +3,7 @@
 mod common;
 use common::*;
 use serde_json::Value;
+use std::io::{BufRead, BufReader};
 
 fn json_lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
@@ -165,47 +166,48 @@ fn preload_reports_residency() {
     }
 }
 
-#[test]
-fn preload_lock_stays_until_killed() {
-    use std::io::{BufRead, BufReader};
-    let folder = Folder::new();
-    let store = folder.store("constant", &plain_records(100));
-    let mut child = std::process::Command::new(program())
-        .args(["preload", &store, "--lock"])
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::null())
-        .spawn()
-        .expect("the program starts");
+/// `preload --lock` of a store.
+fn locking(store: &str) -> std::process::Command {
+    let mut command = std::process::Command::new(program());
+    command.args(["preload", store, "--lock"]);
+    command
+}
+
+/// Reads the first line that a child writes, which stays until it is killed.
+fn first_line(mut child: std::process::Child, of: impl std::io::Read) -> String {
     let mut line = String::new();
-    let out = child.stdout.take().expect("its output");
-    BufReader::new(out).read_line(&mut line).expect("a report");
-    assert!(line.contains("in memory before"), "{line}");
+    BufReader::new(of).read_line(&mut line).expect("a line");
     assert!(child.try_wait().expect("a child").is_none(), "it must stay");
     child.kill().expect("it can be killed");
     assert_eq!(child.wait().expect("a status").code(), None);
+    line
+}
+
+#[test]
+fn preload_lock_stays_until_killed() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(100));
+    let mut command = locking(&store);
+    command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::null());
+    let mut child = command.spawn().expect("the program starts");
+    let out = child.stdout.take().expect("its output");
+    let line = first_line(child, out);
+    assert!(line.contains("in memory before"), "{line}");
 }
 
 /// It ended at once, and nothing was locked any more.
 #[test]
 fn preload_lock_stays_when_nobody_reads_its_report() {
-    use std::io::{BufRead, BufReader};
     let folder = Folder::new();
     let store = folder.store("constant", &plain_records(100));
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
-    let mut child = std::process::Command::new(program())
-        .args(["preload", &store, "--lock"])
-        .stdout(writer)
-        .stderr(std::process::Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut line = String::new();
+    let mut command = locking(&store);
+    command.stdout(writer).stderr(std::process::Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
     let err = child.stderr.take().expect("its errors");
-    BufReader::new(err).read_line(&mut line).expect("a note");
+    let line = first_line(child, err);
     assert!(line.starts_with("locked in memory"), "{line}");
-    assert!(child.try_wait().expect("a child").is_none(), "it must stay");
-    child.kill().expect("it can be killed");
-    assert_eq!(child.wait().expect("a status").code(), None);
 }
 
 /// All of it is in memory, as the kernel has it for who may only read a file.
