@@ -22,10 +22,10 @@ use super::index::{Located, damaged, not_a_record};
 use super::log::Cursor;
 use super::pins;
 use super::rebuild::damaged_data;
-use super::record::Kind;
+use super::record::{Kind, is_dead, is_short_put, room_if_passed};
 use super::reserve::{Leaves, TAKEN};
 use super::reuse::{WORTH_COMPACTING, WORTH_SHRINKING};
-use super::view::{is_marked_dead, record};
+use super::view::{key_and_room, record};
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
@@ -63,6 +63,16 @@ pub(crate) struct Group {
     start: u64,
     pub next: u64,
     pub is_end: bool,
+}
+
+/// What a record is to cleaning.
+enum Found<'w> {
+    /// Garbage.
+    Passed,
+    /// A put of this key, which may live.
+    Put(&'w [u8]),
+    /// The end of its segment.
+    End,
 }
 
 impl Group {
@@ -261,34 +271,59 @@ impl Writer<'_> {
         let start = self.index.load(words::CLEANED);
         (group.count, group.unit, group.start, group.next) = (0, unit, start, start);
         group.is_end = false;
+        let len = self.core.data.len();
         while group.next - start < budget {
             let at = group.next;
-            let found = record(&self.core.data, self, at);
-            let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
-            match found.header.kind {
-                Kind::End => {
-                    self.check_whole(unit, at)?;
-                    group.is_end = true;
-                    break;
-                }
-                Kind::Put if is_marked_dead(&self.core.data, at) => {}
-                Kind::Put => {
+            let first = self.core.data.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
+            let (found, room) = match room_if_passed(first) {
+                Some(room) if at + room < len => (Found::Passed, room),
+                _ => self.look_at(unit, at, first)?,
+            };
+            match found {
+                Found::Passed => {}
+                Found::Put(key) => {
                     let Some(place) = group.found.get_mut(group.count) else { break };
-                    *place = (at, self.index.place(found.key));
+                    *place = (at, self.index.place(key));
                     self.index.prefetch(place.1);
                     group.count += 1;
                 }
-                // No older record of its key is left, nor any before what was dropped.
-                // A put that damage makes look like one has a value; to check each took a tenth longer.
-                Kind::Delete if found.header.value_len == 0 => {}
-                Kind::Remove if self.core.header.has_short_removals => {}
-                Kind::Delete | Kind::Remove | Kind::Batch | Kind::Clear | Kind::Evict => {
-                    self.check_whole(unit, at)?;
+                Found::End => {
+                    group.is_end = true;
+                    break;
                 }
             }
-            group.next = at + found.header.room();
+            group.next = at + room;
         }
         Ok(true)
+    }
+
+    /// What the record at `at`, which begins with the word `first`, is to cleaning, and its room.
+    #[inline(always)]
+    fn look_at(&self, unit: u64, at: u64, first: u64) -> Result<(Found<'_>, u64)> {
+        if is_short_put(first)
+            && let Some((key, room)) = key_and_room(&self.core.data, self, at)
+        {
+            return Ok((Found::Put(key), room));
+        }
+        let found = record(&self.core.data, self, at);
+        let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
+        let is = match found.header.kind {
+            Kind::End => {
+                self.check_whole(unit, at)?;
+                Found::End
+            }
+            Kind::Put if is_dead(first) => Found::Passed,
+            Kind::Put => Found::Put(found.key),
+            // No older record of its key is left, nor any before what was dropped.
+            // A put that damage makes look like one has a value; to check each took a tenth longer.
+            Kind::Delete if found.header.value_len == 0 => Found::Passed,
+            Kind::Remove if self.core.header.has_short_removals => Found::Passed,
+            Kind::Delete | Kind::Remove | Kind::Batch | Kind::Clear | Kind::Evict => {
+                self.check_whole(unit, at)?;
+                Found::Passed
+            }
+        };
+        Ok((is, found.header.room()))
     }
 
     /// Whether the record at `at` in the segment of this unit is as it was written. By a damaged length what lies behind

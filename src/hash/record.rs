@@ -31,6 +31,8 @@ const LONG: u8 = 0x80;
 /// them: after a power failure they mean nothing, for what replaced the record may be lost.
 const DEAD: u8 = 0x38;
 const PUT: u8 = 1;
+const DEAD_PUT: u8 = PUT | DEAD;
+const DELETE: u8 = 2;
 /// Of the kind, in a store with a limit: somebody has read the record since it was written here.
 const READ: u8 = 0x40;
 /// The same in a record's first word.
@@ -94,7 +96,7 @@ impl RecordHeader {
         let mut bytes = [0; LONG_HEADER];
         let kind = match self.kind {
             Kind::Put => PUT,
-            Kind::Delete => 2,
+            Kind::Delete => DELETE,
             Kind::Batch => 3,
             Kind::End => 4,
             Kind::Clear => 5,
@@ -119,9 +121,8 @@ impl RecordHeader {
     pub(crate) fn decode(first: u64, second: impl FnOnce() -> Option<u64>) -> Option<RecordHeader> {
         let tag = (first >> 32) as u8;
         let kind = match tag & !(LONG | READ) {
-            PUT => Kind::Put,
-            dead if dead == PUT | DEAD => Kind::Put,
-            2 => Kind::Delete,
+            PUT | DEAD_PUT => Kind::Put,
+            DELETE => Kind::Delete,
             3 => Kind::Batch,
             4 => Kind::End,
             5 => Kind::Clear,
@@ -159,6 +160,31 @@ pub(crate) fn is_dead(first: u64) -> bool {
     (first >> 32) as u8 & DEAD == DEAD
 }
 
+/// Whether a put with a short header begins with this word, and no mark of what is dead.
+#[inline(always)]
+pub(crate) fn is_short_put(first: u64) -> bool {
+    (first >> 32) as u8 & !READ == PUT
+}
+
+/// The room of what begins with this word, if the word says that it is garbage in the oldest segment: a put with a short
+/// header that is marked as dead, or a delete of a short key.
+#[inline(always)]
+pub(crate) fn room_if_passed(first: u64) -> Option<u64> {
+    let (key_len, value_len) = (first >> 40 & 0xff, first >> 48);
+    let is_passed = match (first >> 32) as u8 & !READ {
+        DEAD_PUT => true,
+        DELETE => value_len == 0,
+        _ => false,
+    };
+    is_passed.then(|| short_room(key_len, value_len))
+}
+
+/// The room of a record with a short header, and so many bytes of key and value.
+#[inline(always)]
+pub(crate) fn short_room(key_len: u64, value_len: u64) -> u64 {
+    (SHORT_HEADER as u64 + key_len + value_len).next_multiple_of(ALIGN)
+}
+
 /// The first word of a put with the mark, or without.
 #[inline(always)]
 pub(crate) fn marked(first: u64, is_dead: bool) -> u64 {
@@ -172,7 +198,7 @@ pub(crate) fn marked(first: u64, is_dead: bool) -> u64 {
 ///
 /// The place is added to the sum of the rest, so that one look at a record checks it and sums its copy. (In stores from
 /// before the place is the seed of the rest.)
-#[inline]
+#[inline(always)]
 pub(crate) fn record_checksum(
     store: &Header,
     record: &RecordHeader,

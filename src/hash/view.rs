@@ -6,7 +6,7 @@
 use super::core::Core;
 use super::index::Index;
 use super::pins;
-use super::record::{ALIGN, Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put};
+use super::record::{Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put, short_room};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::process::own_pid;
@@ -78,6 +78,23 @@ pub(crate) fn record<'h>(
     }
 }
 
+/// The key of the record at `at`, and the room that it takes; `None` if what is there is none.
+#[inline(always)]
+pub(crate) fn key_and_room<'h>(
+    data: &'h SharedMap,
+    held: &'h impl Holds,
+    at: u64,
+) -> Option<(&'h [u8], u64)> {
+    let first = data.word(at)?.load(Ordering::Relaxed);
+    let Some((key_len, value_len)) = short_put(first) else {
+        let found = record(data, held, at)?;
+        return Some((found.key, found.header.room()));
+    };
+    // SAFETY: as for `record`.
+    let key = unsafe { data.bytes(at + SHORT_HEADER as u64, key_len)? };
+    Some((key, short_room(key_len, value_len)))
+}
+
 /// The value of the record at `at` if it is a put of `key`.
 #[inline(always)]
 pub(crate) fn value_if_key<'h>(
@@ -113,8 +130,7 @@ pub(crate) fn room_if_key(data: &SharedMap, held: &impl Holds, at: u64, key: &[u
     }
     // SAFETY: as for `record`.
     let found = unsafe { data.bytes(at + SHORT_HEADER as u64, key_len)? };
-    let room = (SHORT_HEADER as u64 + key_len + value_len).next_multiple_of(ALIGN);
-    Some(if equal(found, key) { room } else { 0 })
+    Some(if equal(found, key) { short_room(key_len, value_len) } else { 0 })
 }
 
 /// Whether two keys of one length are equal; short ones without a call.
