@@ -8,11 +8,11 @@
 use super::format::words;
 use super::index::{Located, State, not_a_page, not_a_record};
 use super::page::{
-    Filling, OVERFLOW, Page, REACH, SIZES, SLOTS, address_of, size_for, slot, tag_of,
+    Filling, OVERFLOW, Page, REACH, SIZES, SLOTS, address_of, empty, size_for, slot, tag_of,
 };
 use super::view::record;
 use super::writer::Writer;
-use crate::os::atomic::{AtomicU64, Ordering};
+use crate::os::atomic::Ordering;
 use crate::{Error, ErrorKind, Result};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -41,19 +41,27 @@ impl Writer<'_> {
     /// A free slot for a place, within reach of the line where it belongs.
     #[inline(always)]
     pub(crate) fn free_slot(&self, place: u64, reach: u64) -> Result<Option<Located<'_>>> {
-        let state = self.index.state();
-        let page = self.index.page(state, place)?;
+        self.free_slot_in(self.index.page(self.index.state(), place)?, place, reach)
+    }
+
+    /// The same, in the page that holds the place.
+    #[inline(always)]
+    fn free_slot_in(&self, page: Page, place: u64, reach: u64) -> Result<Option<Located<'_>>> {
         if !self.index.has_block(page.block, page.lines) {
-            return Err(not_a_page(state));
+            return Err(not_a_page(self.index.state()));
         }
         let tag = page.tag(place);
         let mut number = page.line(tag);
         for _ in 0..=reach.min(page.lines.saturating_sub(1)) {
             let line = self.index.line(page, number)?;
-            let is_free = |word: &&AtomicU64| word.load(Ordering::Relaxed) & !OVERFLOW == 0;
-            if let Some(free) = line.iter().find(is_free) {
-                let slot = slot(tag, 0) | free.load(Ordering::Relaxed);
-                return Ok(Some(Located { word: free, slot, room: 0 }));
+            let mut mask = empty(line);
+            while mask != 0 {
+                let word = &line[mask.trailing_zeros() as usize & 7];
+                let found = word.load(Ordering::Relaxed);
+                if found & !OVERFLOW == 0 {
+                    return Ok(Some(Located { word, slot: slot(tag, 0) | found, room: 0 }));
+                }
+                mask &= mask - 1;
             }
             // Set before anything goes to the next line.
             line[0].store(line[0].load(Ordering::Relaxed) | OVERFLOW, Ordering::Release);
@@ -63,9 +71,14 @@ impl Writer<'_> {
     }
 
     /// A free slot for a place, making room if there is none.
-    #[inline(always)]
     pub(crate) fn slot_for(&self, place: u64) -> Result<Located<'_>> {
-        match self.free_slot(place, REACH)? {
+        self.slot_in_page(self.index.page(self.index.state(), place)?, place)
+    }
+
+    /// The same, at first in the page that holds the place.
+    #[inline(always)]
+    pub(crate) fn slot_in_page(&self, page: Page, place: u64) -> Result<Located<'_>> {
+        match self.free_slot_in(page, place, REACH)? {
             Some(free) => Ok(free),
             None => self.slot_after_growth(place),
         }
@@ -219,10 +232,8 @@ impl Writer<'_> {
     /// A new page, not yet in the directory, with these entries.
     pub(crate) fn filled(&self, page: Page, entries: &[u64]) -> Result<Page> {
         let mut filling = Filling::new(page);
-        for entry in entries {
-            if !filling.add(*entry) {
-                return Err(skewed());
-            }
+        if !filling.add(entries) {
+            return Err(skewed());
         }
         let block = self.allocate(page.lines)?;
         let page = Page { block, ..page };

@@ -408,7 +408,19 @@ impl Index {
         key: &[u8],
         place: u64,
     ) -> Result<Option<Located<'_>>> {
-        let page = self.page(self.state(), place)?;
+        self.locate_in_page(data, held, key, self.page(self.state(), place)?, place)
+    }
+
+    /// The same, in the page that holds its place.
+    #[inline(always)]
+    pub(crate) fn locate_in_page(
+        &self,
+        data: &SharedMap,
+        held: &impl Holds,
+        key: &[u8],
+        page: Page,
+        place: u64,
+    ) -> Result<Option<Located<'_>>> {
         let found = self.probe(page, page.tag(place), |word, slot| {
             match room_if_key(data, held, address_of(slot), key) {
                 Some(0) => None,

@@ -145,6 +145,12 @@ pub(crate) fn candidates(line: &[AtomicU64; SLOTS], tag: u64) -> u32 {
     match_line(line, (tag << (ADDRESS_BITS - 32)) as u32, (TAG_MASK << (ADDRESS_BITS - 32)) as u32)
 }
 
+/// The slots of a line that may be empty: a bit for each. Such of tag zero may be among them.
+#[inline(always)]
+pub(crate) fn empty(line: &[AtomicU64; SLOTS]) -> u32 {
+    match_line(line, 0, (!OVERFLOW >> 32) as u32)
+}
+
 /// Whether entries of this line are in the next.
 #[inline(always)]
 pub(crate) fn overflows(line: &[AtomicU64; SLOTS]) -> bool {
@@ -155,7 +161,8 @@ pub(crate) fn overflows(line: &[AtomicU64; SLOTS]) -> bool {
 pub(crate) const MOST_LINES: usize = SIZES[SIZES.len() - 1] as usize;
 
 /// The lines of a page being filled, not yet where readers look. Each entry of a page is copied
-/// some six times before it splits, so this is a good part of what a growing store does.
+/// some six times before it splits, so this is a good part of what a growing store does. Only lines that are
+/// full have the mark.
 pub(crate) struct Filling {
     pub page: Page,
     slots: [[u64; SLOTS]; MOST_LINES],
@@ -164,8 +171,18 @@ pub(crate) struct Filling {
 }
 
 impl Filling {
+    /// Of no page yet: all of it is zero, which is made where it stays. It was made elsewhere and copied.
+    const EMPTY: Filling = Filling {
+        page: Page { block: 0, lines: 0, depth: 0, base: 0 },
+        slots: [[0; SLOTS]; MOST_LINES],
+        used: [0; MOST_LINES],
+    };
+
+    #[inline(always)]
     pub(crate) fn new(page: Page) -> Filling {
-        Filling { page, slots: [[0; SLOTS]; MOST_LINES], used: [0; MOST_LINES] }
+        let mut filling = Filling::EMPTY;
+        filling.page = page;
+        filling
     }
 
     /// The lines filled.
@@ -173,17 +190,21 @@ impl Filling {
         self.slots.iter().take(self.page.lines as usize)
     }
 
-    /// Adds an entry; `false` if the page is full.
+    /// Adds entries; `false` if the page is full.
     #[inline(always)]
-    pub(crate) fn add(&mut self, entry: u64) -> bool {
-        let line = self.page.line(tag_of(entry)) as usize % MOST_LINES;
-        let used = self.used[line];
-        if usize::from(used) < SLOTS {
-            self.slots[line][usize::from(used)] |= entry;
-            self.used[line] = used + 1;
-            return true;
-        }
-        self.add_after(line, entry)
+    pub(crate) fn add(&mut self, entries: &[u64]) -> bool {
+        // A copy: of its own the compiler cannot tell that it stays as it is.
+        let page = self.page;
+        entries.iter().all(|entry| {
+            let line = page.line(tag_of(*entry)) as usize % MOST_LINES;
+            let used = self.used[line];
+            if usize::from(used) < SLOTS {
+                self.slots[line][usize::from(used)] = *entry;
+                self.used[line] = used + 1;
+                return true;
+            }
+            self.add_after(line, *entry)
+        })
     }
 
     #[cold]
@@ -192,7 +213,7 @@ impl Filling {
         for _ in 0..self.page.lines {
             let used = usize::from(self.used[line]);
             if used < SLOTS {
-                self.slots[line][used] |= entry;
+                self.slots[line][used] = entry;
                 self.used[line] += 1;
                 return true;
             }
@@ -237,7 +258,7 @@ mod tests {
         for i in 1..=500u64 {
             let place = i.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 9;
             let entry = slot(page.tag(place), i * 8);
-            assert!(filling.add(entry));
+            assert!(filling.add(&[entry]));
             entries.push(entry);
         }
         for entry in entries {
@@ -262,8 +283,8 @@ mod tests {
     fn a_page_that_is_full_says_so() {
         let mut filling = Filling::new(Page { block: 0, lines: 8, depth: 0, base: 0 });
         for i in 1..=64 {
-            assert!(filling.add(slot(3, i * 8)));
+            assert!(filling.add(&[slot(3, i * 8)]));
         }
-        assert!(!filling.add(slot(3, 8)));
+        assert!(!filling.add(&[slot(3, 8)]));
     }
 }

@@ -19,7 +19,7 @@ use super::index::{Index, State, find_in_line, not_a_record};
 use super::page::{address_of, candidates, slot};
 use super::reader::{ATTEMPTS, Unpinned, too_busy};
 use super::record::Kind;
-use super::view::{Holds, RecordView, record};
+use super::view::{Holds, RecordView, key_and_room, record};
 use super::writer::{EMPTY_LINES, Writer, check_sizes};
 use crate::Result;
 use crate::os::atomic::{AtomicU64, Ordering, fence};
@@ -239,7 +239,7 @@ impl Writer<'_> {
         let ring = self.index.eight_words(words::RING);
         let mask = candidates(ring, tag);
         // Those that are empty look like tag zero.
-        (0..RING).any(|i| mask >> i & 1 == 1 && ring[i].load(Ordering::Relaxed) != 0)
+        mask != 0 && (0..RING).any(|i| mask >> i & 1 == 1 && ring[i].load(Ordering::Relaxed) != 0)
     }
 
     /// Enters the oldest of the puts that wait.
@@ -248,13 +248,14 @@ impl Writer<'_> {
         let word = &self.index.eight_words(words::RING)[i];
         let place = self.index.eight_words(words::RING_PLACES)[i].load(Ordering::Relaxed);
         let at = address_of(word.load(Ordering::Relaxed));
-        let new = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
-        let room = new.header.room();
-        let old = self.index.locate(&self.core.data, self, new.key, place)?;
+        let new = key_and_room(&self.core.data, self, at);
+        let (key, room) = new.ok_or_else(|| not_a_record(at))?;
+        let page = self.index.page(self.index.state(), place)?;
+        let old = self.index.locate_in_page(&self.core.data, self, key, page, place)?;
         let slot = match old {
             Some(found) if address_of(found.slot) == at => return self.was_entered(word, at, room),
             Some(found) => found,
-            None => self.slot_for(place)?,
+            None => self.slot_in_page(page, place)?,
         };
         let (count, live) = self.counts_after_put(slot, room);
         self.note_intent(at, count, live);

@@ -248,10 +248,11 @@ impl<'c> Writer<'c> {
         self.pay_first()?;
         self.make_way(|| RecordHeader::new(Kind::Put, key, value).room())?;
         let place = self.index.place(key);
-        let old = self.index.locate(&self.core.data, self, key, place)?;
+        let page = self.index.page(self.index.state(), place)?;
+        let old = self.index.locate_in_page(&self.core.data, self, key, page, place)?;
         let slot = match old {
             Some(found) => found,
-            None => self.slot_for(place)?,
+            None => self.slot_in_page(page, place)?,
         };
         let mut cursor = self.cursor();
         let at = self.append(&mut cursor, Kind::Put, key, value).inspect_err(|_| self.give_up())?;
