@@ -14,7 +14,7 @@ use super::directory::Position;
 use super::lanes::prefetch;
 use crate::bytes::copy_short;
 use crate::os::file::read_exact_at;
-use crate::os::map::{anonymous_buffer, back};
+use crate::os::map::{anonymous_buffer, back, with_small_pages};
 use crate::os::place::Place;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
@@ -40,13 +40,13 @@ const CHUNK_BYTES: (usize, usize) = (256, 64 << 10);
 const SLAB_BYTES: usize = 2 << 20;
 /// So much of it is backed with pages at a time.
 const BACKED_BYTES: usize = 128 << 10;
-/// From so many bytes of them on, huge pages are tried.
-const HUGE_FROM: usize = 32 << 20;
+/// From so many bytes of them on, huge pages are tried: a small build is not to wait for one.
+const HUGE_FROM: usize = SLAB_BYTES;
 /// So many ranges for each time that a partition is too large are looked at, so that few of them together are nearly the
 /// limit.
 const RANGES_FOR_LIMIT: u64 = 4;
-/// How long small pages take for two such buffers on a slow machine.
-const SLOW: Duration = Duration::from_millis(2);
+/// Small pages take half as long for such a buffer.
+const SLOW: Duration = Duration::from_millis(1);
 
 /// One record of the build, as a partition keeps it.
 #[derive(Clone, Copy, Debug)]
@@ -129,14 +129,14 @@ impl Partition {
 #[derive(Debug, Default)]
 struct Slabs {
     buffers: Vec<MmapMut>,
-    /// Bytes of the last buffer that are taken, and that are backed with pages.
+    /// Bytes of the last buffer that are taken, that are backed with pages, and that are backed at a time.
     taken: usize,
     backed: usize,
+    step: usize,
     /// Bytes of all of them.
     bytes: usize,
-    /// Whether huge pages took their time: a virtual machine whose host has no memory behind one yet took 4.9 ms for
-    /// it, where small ones, which were used before, take 0.5 and huge ones else 0.2. That is as long as a million
-    /// records take to gain it, so that smaller builds do not try.
+    /// Whether a huge page took its time: a virtual machine whose host has no memory behind one yet took 4.9 ms for
+    /// it, where small ones that were used before take 0.5, and huge ones else 0.2. There are no more of them then.
     huge_is_slow: bool,
 }
 
@@ -148,28 +148,33 @@ impl Slabs {
         }
         let at = self.taken;
         self.taken += size;
-        if let Some(last) = self.buffers.last()
-            && self.taken > self.backed
-        {
-            let end = self.taken.next_multiple_of(BACKED_BYTES).min(last.len());
-            back(last, self.backed..end);
-            self.backed = end;
+        if self.taken > self.backed {
+            self.back_more();
         }
         Ok(Chunk { slab: self.buffers.len() - 1, at, capacity: size, len: 0 })
     }
 
     fn add(&mut self, size: usize) -> Result<()> {
-        let huge = self.bytes > HUGE_FROM && size == SLAB_BYTES && !self.huge_is_slow;
-        let start = Instant::now();
+        let is_huge = self.bytes >= HUGE_FROM && size == SLAB_BYTES && !self.huge_is_slow;
         // Kernels before 6.7 do not begin maps where a huge page may: of two, one at least is there.
-        let size = if huge { 2 * size } else { size };
-        let buffer = anonymous_buffer(size, huge)?;
-        self.backed = if huge { size } else { 0 };
-        back(&buffer, 0..self.backed);
-        self.buffers.push(buffer);
-        (self.taken, self.bytes) = (0, self.bytes + size);
-        self.huge_is_slow |= huge && start.elapsed() > SLOW;
+        let size = if is_huge { 2 * size } else { size };
+        self.buffers.push(anonymous_buffer(size, is_huge)?);
+        self.step = if is_huge { SLAB_BYTES } else { BACKED_BYTES };
+        (self.taken, self.backed, self.bytes) = (0, 0, self.bytes + size);
         Ok(())
+    }
+
+    /// Has what is taken be backed.
+    #[cold]
+    fn back_more(&mut self) {
+        let Some(last) = self.buffers.last() else { return };
+        let (start, end) = (Instant::now(), self.taken.next_multiple_of(self.step).min(last.len()));
+        back(last, self.backed..end);
+        self.backed = end;
+        if self.step == SLAB_BYTES && start.elapsed() > SLOW {
+            (self.huge_is_slow, self.step) = (true, BACKED_BYTES);
+            with_small_pages(last, end..last.len());
+        }
     }
 
     fn used(&self, chunk: &Chunk) -> &[u8] {

@@ -241,6 +241,15 @@ pub(crate) fn back(buffer: &MmapMut, part: Range<usize>) {
     let _ = (buffer, part);
 }
 
+/// Has a part of a buffer that is not backed yet have no huge pages.
+pub(crate) fn with_small_pages(buffer: &MmapMut, part: Range<usize>) {
+    #[cfg(target_os = "linux")]
+    // Who has no huge pages refuses.
+    let _ = buffer.advise_range(memmap2::Advice::NoHugePage, part.start, part.len());
+    #[cfg(not(target_os = "linux"))]
+    let _ = (buffer, part);
+}
+
 fn last_error() -> std::io::Error {
     std::io::Error::last_os_error()
 }
