@@ -12,6 +12,8 @@ use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, recover};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
 
 fn in_folder(limit: u64) -> (tempfile::TempDir, PathBuf, Hash) {
     let folder = tempfile::tempdir().unwrap();
@@ -541,4 +543,31 @@ fn while_a_reader_keeps_all_space_little_is_dropped() {
         drop(held);
         store.insert(&key(round), &[3; 1000]).unwrap();
     }
+}
+
+/// What was dropped can be used when the readers are gone who had begun before.
+#[test]
+fn readers_who_come_and_go_keep_no_put_from_its_room() {
+    let Some(mount) = Mount::of_size("4m") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let store = limited(8 << 20).open(mount.path().join("store")).unwrap();
+    let put = |i: u64| store.insert(&key(i), &[i as u8; 1000]);
+    (0..5000).for_each(|i| must(put(i)));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                while !is_over.load(Relaxed) {
+                    let held = store.get(&key(4999)).unwrap();
+                    std::thread::sleep(Duration::from_millis(1));
+                    drop(held);
+                }
+            });
+        }
+        let refused: Vec<_> = (5000..9000).filter_map(|i| put(i).err()).collect();
+        is_over.store(true, Relaxed);
+        assert!(refused.is_empty(), "{} of 4000: {}", refused.len(), refused[0]);
+    });
 }

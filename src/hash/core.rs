@@ -87,6 +87,9 @@ pub(crate) struct Core {
     pub met_pending: AtomicU32,
     /// What the user says of records to be dropped.
     pub worth: Option<Worth>,
+    /// The number of an emptied segment that readers were waited for to let go of, and how often.
+    pub kept: AtomicU64,
+    pub waits: AtomicU32,
     /// Nothing is dropped because the disk is full: who copies a store is to know that it is not whole.
     pub is_kept_whole: bool,
 }
@@ -228,6 +231,8 @@ impl Core {
             pid: own_pid(),
             transactions,
             met_pending: AtomicU32::new(0),
+            kept: AtomicU64::new(0),
+            waits: AtomicU32::new(0),
             worth: None,
             is_kept_whole: false,
         };

@@ -33,6 +33,8 @@ use super::writer::{Change, Writer};
 use crate::os::atomic::Ordering;
 use crate::{Error, ErrorKind, Result};
 use std::cmp::Ordering as Order;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// Writers begin to drop records when less than such a part of the limit is free,
 const RESERVE: u64 = 16;
@@ -43,6 +45,11 @@ const PACE: u64 = 8;
 const PASSED_AT_LEAST: u64 = 4096;
 /// Records are looked at in groups of up to so many bytes, garbage included.
 const BYTES_AT_ONCE: u64 = 16 << 10;
+
+/// So long a lookup may take whose thread has to wait for a processor.
+const LOOKUP: Duration = Duration::from_millis(20);
+/// So often is waited for one.
+const MOST_WAITS: u32 = 50;
 
 /// What a record is worth, given its key and value.
 pub(crate) type Worth = fn(&[u8], &[u8]) -> u64;
@@ -208,7 +215,8 @@ impl Writer<'_> {
         // What was made and cannot be entered the next writer enters first. Nor is it of use while a reader keeps what was
         // dropped: all would be gone before he is.
         let is_held = || self.index.load(words::EMPTIED) > room.max(self.segment_bytes(0));
-        while self.is_whole() && self.index.load(words::LIVE) > least && !is_held() {
+        let is_of_use = || Ok(!is_held() || self.wait_for_readers(is_held)?);
+        while self.is_whole() && self.index.load(words::LIVE) > least && is_of_use()? {
             if let Err(other) = self.drop_segment(room) {
                 return Err(if other.is_bad_file() { other } else { error });
             }
@@ -218,6 +226,31 @@ impl Writer<'_> {
             }
         }
         Err(error)
+    }
+
+    /// Waits for those who are in the middle of a lookup, if they keep what was emptied; whether they keep it no longer. Who
+    /// looks on after some such waits is waited for no more.
+    fn wait_for_readers(&self, is_held: impl Fn() -> bool) -> Result<bool> {
+        let oldest = match self.index.load(words::RETIRED_UNIT) {
+            0 => return Ok(false),
+            retired => self.segment(retired - 1)?.sequence(),
+        };
+        let (kept, waits) = (&self.core.kept, &self.core.waits);
+        if kept.swap(oldest, Ordering::Relaxed) != oldest {
+            waits.store(0, Ordering::Relaxed);
+        }
+        if waits.fetch_add(1, Ordering::Relaxed) >= MOST_WAITS {
+            return Ok(false);
+        }
+        let start = Instant::now();
+        while start.elapsed() < LOOKUP {
+            sleep(LOOKUP / 100);
+            self.take_back_all()?;
+            if !is_held() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Drops records of as many bytes as a segment has, or as are needed, and has that be free.

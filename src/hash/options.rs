@@ -82,7 +82,8 @@ impl OpenOptions {
     ///
     /// Where the disk has less room, or files may not become so long, that is a limit, too: a write that finds none
     /// drops the oldest as at the limit, as many as a segment of up to 1 MiB has, or as it needs, and more of them if that
-    /// does not do. What is free then is what puts leave to removals ([`Hash::insert`]).
+    /// does not do. What is free then is what puts leave to removals ([`Hash::insert`]). Where readers keep what was dropped, a
+    /// write waits up to 20 ms for them, and is an error then.
     ///
     /// [`Stats::evictions`]: super::Stats::evictions
     #[must_use]
