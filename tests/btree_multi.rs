@@ -359,3 +359,28 @@ fn a_value_too_far_is_none_at_once() {
     }
     assert_eq!(table.read().nth(&key, 0).unwrap().as_deref(), Some(&b"value"[..]));
 }
+
+/// Danger: a load that is refused tells whoever gave a key for each of its values to give each key once, or not which store it is.
+#[test]
+fn a_load_in_no_order_says_what_the_order_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    let refused = |kind: Duplicates, records: &[(&str, &str)]| {
+        let mut transaction = store.write().unwrap();
+        transaction.create_table_with("t", &TableOptions::new().duplicates(kind)).unwrap();
+        let mut table = transaction.multi_table("t").unwrap().unwrap();
+        let error = table.bulk_load(records.iter().map(|record| Ok(*record))).unwrap_err();
+        assert_eq!(error.path(), store.path(), "{error}");
+        error.to_string()
+    };
+    for records in [[("k", "b"), ("k", "a")], [("k", "a"), ("k", "a")], [("k", "a"), ("j", "b")]] {
+        let said = refused(Duplicates::Sorted, &records);
+        assert!(said.contains("the values of a key in theirs, each once"), "{said}");
+    }
+    for records in [&[("k", "a"), ("j", "b")][..], &[("k", "a"), ("l", "b"), ("k", "c")]] {
+        let said = refused(Duplicates::Inserted, records);
+        assert!(said.contains("in order: sort them first"), "{said}");
+    }
+    let too_long = "v".repeat(65_537);
+    refused(Duplicates::Sorted, &[("k", &too_long)]);
+}

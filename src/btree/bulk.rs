@@ -3,6 +3,7 @@
 use super::edit::parting;
 use super::format::{PAGE, Tree};
 use super::items::{Items, most_cut};
+use super::kind::{Duplicates, Kind};
 use super::page::{Bytes, HEAD, Link, MAX_PREFIX, at, common, is_below};
 use super::record::{Far, KeyToStore, NEAR_VALUE, ValueToStore, record_bytes};
 use super::run::{Added, Run};
@@ -73,9 +74,7 @@ fn load_empty<P: KeyValue>(
         let (key, value) = record.parts();
         check(key, value)?;
         if count > 0 && !is_below(builder.newest_key(), key) {
-            return Err(Error::invalid(
-                "the keys of a bulk load must come in order, each once: sort them first",
-            ));
+            return Err(not_in_order(tree));
         }
         builder.add(key, value)?;
         count += 1;
@@ -85,6 +84,19 @@ fn load_empty<P: KeyValue>(
     }
     tree.count = count;
     Ok(count)
+}
+
+/// A record came that is not behind the one before. In a table whose keys may have several values a record stands for one of
+/// these, and its key may well be that of the one before.
+#[cold]
+fn not_in_order(tree: &Tree) -> Error {
+    Error::invalid(match Kind::of(tree).map(|kind| kind.duplicates) {
+        Ok(Duplicates::Sorted) => {
+            "the keys of a bulk load must come in order, and the values of a key in theirs, each once: sort both first"
+        }
+        Ok(Duplicates::Inserted) => "the keys of a bulk load must come in order: sort them first",
+        _ => "the keys of a bulk load must come in order, each once: sort them first",
+    })
 }
 
 impl Builder<'_, '_> {

@@ -440,7 +440,10 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         let pairs = self.pairs;
         let (mut last, mut label) = (None, FIRST_LABEL);
         let (recorder, mut loaded) = (self.recorder, Moved::default());
-        let stored = records.into_iter().map(|record| {
+        // What the iterator says is about the file that it reads, if about any.
+        let mut is_of_theirs = false;
+        let records = records.into_iter().inspect(|record| is_of_theirs |= record.is_err());
+        let stored = records.map(|record| {
             let record = record?;
             let (key, value) = record.parts();
             if let Some(recorder) = recorder {
@@ -461,7 +464,11 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             last = Some(begin);
             Ok((pair, value.to_vec()))
         });
-        let count = bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()))?;
+        let count = bulk::load(self.raw.writer, self.raw.tree, stored, |_, _| Ok(()));
+        let count = count.map_err(|e| match is_of_theirs {
+            true => e,
+            false => self.raw.source.core().named(e),
+        })?;
         self.raw.writer.scratch.moved.add(loaded);
         Ok(count)
     }
