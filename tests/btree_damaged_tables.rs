@@ -247,3 +247,97 @@ fn kinds_and_counts_that_cannot_be_are_errors() {
     drop(transaction);
     assert!(store.verify(|_, _| ()).is_err());
 }
+
+/// Danger: damage that is found only when keys are made of their bytes, or a place among values is looked for, and of which
+/// nobody says in which file it is.
+#[test]
+fn damage_names_its_file_wherever_it_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let [name, key] = ["a table of texts", "a key that is a text"];
+    let (path, bytes) = made(folder.path(), |store| {
+        let mut transaction = store.write().unwrap();
+        let texts = TableOptions::of_keys::<str>();
+        let several = texts.clone().duplicates(Duplicates::Sorted);
+        transaction.create_table_with(name, &texts).unwrap();
+        transaction.create_table_with("several", &several).unwrap();
+        transaction.table(name).unwrap().unwrap().insert(key.as_bytes(), b"1").unwrap();
+        let mut several = transaction.multi_table("several").unwrap().unwrap();
+        several.insert(key.as_bytes(), b"1").unwrap();
+        let inserted = TableOptions::new().duplicates(Duplicates::Inserted);
+        transaction.create_table_with("inserted", &inserted).unwrap();
+        let mut inserted = transaction.multi_table("inserted").unwrap().unwrap();
+        for key in [b"aaaa", &b"aaaaa"[..]] {
+            inserted.insert(key, b"value").unwrap();
+        }
+        transaction.commit().unwrap();
+    });
+    let open = |wanted: &[u8], now: u8| {
+        let mut bytes = bytes.clone();
+        let found = places(&bytes, wanted);
+        assert!(!found.is_empty());
+        found.into_iter().for_each(|at| bytes[at + wanted.len() - 1] = now);
+        fs::write(&path, &bytes).unwrap();
+        BTree::open(&path).unwrap()
+    };
+    fn check<T>(path: &Path, found: Result<T>) {
+        let error = found.err().unwrap();
+        assert!(error.is_bad_file() && error.path() == Some(path), "{error}");
+    }
+    let store = open(&name.as_bytes()[8..], 0xff);
+    check(&path, store.read().unwrap().tables());
+    check(&path, store.write().unwrap().tables());
+    drop(store);
+
+    let store = open(&key.as_bytes()[..8], 0xff);
+    let snapshot = store.read().unwrap();
+    let table = snapshot.table(name).unwrap().unwrap().typed::<str>().unwrap();
+    check(&path, table.first());
+    check(&path, table.last());
+    check(&path, table.at_or_after(""));
+    check(&path, table.after(""));
+    check(&path, table.before("b"));
+    check(&path, table.at_or_before("b"));
+    check(&path, table.iter().next().unwrap());
+    check(&path, table.range(.."b").next_back().unwrap());
+    let mut cursor = table.cursor();
+    assert!(cursor.first().unwrap());
+    check(&path, cursor.key());
+    let table = snapshot.multi_table("several").unwrap().unwrap().typed::<str>().unwrap();
+    check(&path, table.first());
+    check(&path, table.last());
+    check(&path, table.at_or_after(""));
+    check(&path, table.after(""));
+    check(&path, table.before("b"));
+    check(&path, table.at_or_before("b"));
+    check(&path, table.iter().next().unwrap());
+    check(&path, table.range(.."b").next_back().unwrap());
+    let mut cursor = table.cursor();
+    assert!(cursor.first().unwrap());
+    check(&path, cursor.key());
+    let mut transaction = store.write().unwrap();
+    let mut table = transaction.table(name).unwrap().unwrap();
+    check(&path, table.typed::<str>().unwrap().pop_first());
+    check(&path, table.typed::<str>().unwrap().pop_last());
+    let mut cursor = table.typed::<str>().unwrap().cursor();
+    assert!(cursor.first().unwrap());
+    check(&path, cursor.key());
+    let mut table = transaction.multi_table("several").unwrap().unwrap();
+    check(&path, table.typed::<str>().unwrap().pop_first());
+    check(&path, table.typed::<str>().unwrap().pop_last());
+    let mut cursor = table.typed::<str>().unwrap().cursor();
+    assert!(cursor.first().unwrap());
+    check(&path, cursor.key());
+    drop(transaction);
+    drop(snapshot);
+    drop(store);
+
+    // The heads of both pairs, of which the second becomes one of the first key, with a label of nine bytes.
+    let store = open(&[0, 0, 0x80, 0, 0, 0x80, 0, b'a'], 0);
+    let mut transaction = store.write().unwrap();
+    let mut table = transaction.multi_table("inserted").unwrap().unwrap();
+    check(&path, table.insert(b"aaaa", b"last"));
+    check(&path, table.insert_at(b"aaaa", Position::After(0), b"behind"));
+    let mut cursor = table.cursor();
+    assert!(cursor.find(b"aaaa").unwrap());
+    check(&path, cursor.insert_after(b"behind"));
+}

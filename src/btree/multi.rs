@@ -6,6 +6,7 @@ use super::kind::Kind;
 use super::multi_cursor::MultiCursor;
 use super::pairs::{Bounds, Pairs};
 use super::range::{Range, behind};
+use super::source::Names;
 use super::table::{Pair, Table};
 use crate::observe::{Recorder, Walk, counted};
 use crate::stats::{Done, Operation};
@@ -47,6 +48,12 @@ pub struct MultiTable<'t> {
 impl<'t> MultiTable<'t> {
     pub(crate) fn new(raw: Table<'t>, kind: Kind) -> MultiTable<'t> {
         MultiTable { raw: raw.uncounted(), pairs: Pairs::of(kind), recorder: raw.recorder() }
+    }
+
+    /// The error, naming the store's file.
+    #[cold]
+    pub(super) fn named(&self, error: Error) -> Error {
+        self.raw.named(error)
     }
 
     /// What its keys are.
@@ -349,6 +356,13 @@ pub struct MultiRange<'t> {
     pairs: Pairs,
     /// What counts the records, if that is asked for.
     scan: Option<Box<Walk<'t>>>,
+}
+
+impl Names for MultiRange<'_> {
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        self.table.named(error)
+    }
 }
 
 impl<'t> MultiRange<'t> {

@@ -198,7 +198,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             let low = before.beyond.map_or(0, |label| label.saturating_add(1));
             let high = after.beyond.unwrap_or(u64::MAX);
             let count = (before.labels.len() + after.labels.len() + 1) as u64;
-            let step = high.checked_sub(low).ok_or_else(no_pair)? / (count + 1);
+            let step = high.checked_sub(low).ok_or_else(|| self.no_pair())? / (count + 1);
             if step < room && (before.beyond.is_some() || after.beyond.is_some()) {
                 reach *= 2;
                 // The more values get other labels, the more room is left between them, so that as many
@@ -250,13 +250,18 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         let down = moves.iter().filter(|(old, new)| new < old);
         for (old, new) in up.chain(down) {
             let pair = pair_of(begin, *old);
-            let value = self.raw.get(&pair)?.ok_or_else(no_pair)?.to_vec();
+            let value = self.raw.get(&pair)?.ok_or_else(|| self.no_pair())?.to_vec();
             self.raw.remove(&pair)?;
             if self.raw.put_stored(&pair_of(begin, *new), &value, Old::Keep)? {
-                return Err(no_pair());
+                return Err(self.no_pair());
             }
         }
         Ok(())
+    }
+
+    #[cold]
+    fn no_pair(&self) -> Error {
+        self.raw.uncounted().named(no_pair())
     }
 
     /// Puts another value in the place of the one of `key` that has so many before it; whether there
@@ -503,7 +508,7 @@ struct Side {
 pub(super) fn label_here(cursor: &Cursor<'_>, begin: &[u8]) -> Result<Option<u64>> {
     match cursor.key().filter(|pair| pair.starts_with(begin)) {
         Some(pair) if pair.len() == begin.len() + 8 => Ok(label_of(pair)),
-        Some(_) => Err(no_pair()),
+        Some(_) => Err(cursor.table().named(no_pair())),
         None => Ok(None),
     }
 }

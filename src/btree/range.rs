@@ -1,9 +1,10 @@
 //! The records of a range of keys, from either end.
 
 use super::counted;
+use super::source::Names;
 use super::table::{Cursor, Pair, Table};
-use crate::Result;
 use crate::observe::Walk;
+use crate::{Error, Result};
 use std::ops::Bound;
 
 /// The first key behind all that begin with these bytes; `None` if there is none. It is the prefix
@@ -91,6 +92,13 @@ impl<'t> Range<'t> {
             scan.record(key, value);
         }
         given
+    }
+}
+
+impl Names for Range<'_> {
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        self.front.table().named(error)
     }
 }
 

@@ -379,7 +379,7 @@ impl Drop for Transaction<'_> {
 pub(crate) fn names(catalog: Table<'_>) -> Result<Vec<String>> {
     let mut names = Vec::new();
     catalog.scan(|name, _| {
-        names.push(utf8(name)?.to_owned());
+        names.push(utf8(name).map_err(|e| catalog.named(e))?.to_owned());
         Ok(())
     })?;
     Ok(names)

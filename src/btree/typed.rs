@@ -4,7 +4,8 @@ use super::key::{Key, KeyType};
 use super::multi::as_bounds;
 use super::pairs::Bounds;
 use super::range::Range;
-use super::table::Table;
+use super::source::Names;
+use super::table::{Pair, Table};
 use super::table_mut::TableMut;
 use crate::{Error, Result};
 use std::marker::PhantomData;
@@ -104,6 +105,11 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
         key.with_bytes(|key| self.table.contains_key(key))
     }
 
+    /// A record that was found, by its key as it is.
+    fn found(&self, pair: Result<Option<Pair<'t>>>) -> Result<Option<TypedPair<'t, K>>> {
+        pair?.map(typed::<K, _>).transpose().map_err(|e| self.table.named(e))
+    }
+
     /// The value of each key; see [`Table::get_many`].
     ///
     /// # Errors
@@ -161,7 +167,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn first(&self) -> Result<Option<TypedPair<'t, K>>> {
-        self.table.first()?.map(typed::<K, _>).transpose()
+        self.found(self.table.first())
     }
 
     /// The record with the highest key.
@@ -169,7 +175,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn last(&self) -> Result<Option<TypedPair<'t, K>>> {
-        self.table.last()?.map(typed::<K, _>).transpose()
+        self.found(self.table.last())
     }
 
     /// The first record whose key is not below `key`.
@@ -177,7 +183,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn at_or_after(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.at_or_after(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.at_or_after(key)))
     }
 
     /// The first record whose key is above `key`.
@@ -185,7 +191,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn after(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.after(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.after(key)))
     }
 
     /// The last record whose key is below `key`.
@@ -193,7 +199,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn before(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.before(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.before(key)))
     }
 
     /// The last record whose key is not above `key`.
@@ -201,7 +207,7 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     /// # Errors
     /// As [`Typed::get`].
     pub fn at_or_before(&self, key: &K) -> Result<Option<TypedPair<'t, K>>> {
-        key.with_bytes(|key| self.table.at_or_before(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.at_or_before(key)))
     }
 }
 
@@ -222,21 +228,34 @@ impl<K: ?Sized, R> TypedPairs<K, R> {
     }
 }
 
-impl<K: Key + ?Sized, V, R: Iterator<Item = Result<(Vec<u8>, V)>>> Iterator for TypedPairs<K, R> {
+#[allow(private_bounds, reason = "there are two ranges, and no others")]
+impl<K: Key + ?Sized, R: Names> TypedPairs<K, R> {
+    fn found<V>(&self, pair: Result<(Vec<u8>, V)>) -> Result<(K::Owned, V)> {
+        typed::<K, _>(pair?).map_err(|e| self.range.named(e))
+    }
+}
+
+impl<K, V, R> Iterator for TypedPairs<K, R>
+where
+    K: Key + ?Sized,
+    R: Iterator<Item = Result<(Vec<u8>, V)>> + Names,
+{
     type Item = Result<(K::Owned, V)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        Some(self.range.next()?.and_then(typed::<K, _>))
+        let pair = self.range.next()?;
+        Some(self.found(pair))
     }
 }
 
 impl<K, V, R> DoubleEndedIterator for TypedPairs<K, R>
 where
     K: Key + ?Sized,
-    R: DoubleEndedIterator<Item = Result<(Vec<u8>, V)>>,
+    R: DoubleEndedIterator<Item = Result<(Vec<u8>, V)>> + Names,
 {
     fn next_back(&mut self) -> Option<Self::Item> {
-        Some(self.range.next_back()?.and_then(typed::<K, _>))
+        let pair = self.range.next_back()?;
+        Some(self.found(pair))
     }
 }
 

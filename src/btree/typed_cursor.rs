@@ -2,6 +2,7 @@
 
 use super::cursor_mut::CursorMut;
 use super::key::Key;
+use super::multi_cursor::Among;
 use super::table::Cursor;
 use super::typed::{Typed, TypedMut, key_of};
 use crate::Result;
@@ -63,7 +64,8 @@ macro_rules! moves {
         #[doc = $error]
         /// Or a key of a type of the program's own was put in by bytes that stand for none.
         pub fn key(&self) -> Result<Option<K::Owned>> {
-            self.cursor.key().map(key_of::<K>).transpose()
+            let key = self.cursor.key().map(key_of::<K>).transpose();
+            key.map_err(|e| Among::table(&self.cursor).named(e))
         }
 
         /// Goes to the first record; whether there is one.

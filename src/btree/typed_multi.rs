@@ -1,7 +1,7 @@
 //! Tables whose keys are not bytes and may have several values.
 
 use super::key::Key;
-use super::multi::{MultiRange, MultiTable, Values, as_bounds};
+use super::multi::{MultiPair, MultiRange, MultiTable, Values, as_bounds};
 use super::multi_mut::{MultiTableMut, Position};
 use super::typed::{TypedPairs, bytes_of, check, typed};
 use crate::{Bytes, Result};
@@ -58,6 +58,11 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// a key of a type of the program's own was put in by bytes that stand for none.
     pub fn get(&self, key: &K) -> Result<Option<Bytes<'t>>> {
         key.with_bytes(|key| self.table.get(key))
+    }
+
+    /// A value that was found, with its key as it is.
+    fn found(&self, pair: Result<Option<MultiPair<'t>>>) -> Result<Option<TypedMultiPair<'t, K>>> {
+        pair?.map(typed::<K, _>).transpose().map_err(|e| self.table.named(e))
     }
 
     /// Whether `key` has a value.
@@ -138,7 +143,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// # Errors
     /// As [`TypedMulti::get`].
     pub fn first(&self) -> Result<Option<TypedMultiPair<'t, K>>> {
-        self.table.first()?.map(typed::<K, _>).transpose()
+        self.found(self.table.first())
     }
 
     /// The last value of the highest key.
@@ -146,7 +151,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// # Errors
     /// As [`TypedMulti::get`].
     pub fn last(&self) -> Result<Option<TypedMultiPair<'t, K>>> {
-        self.table.last()?.map(typed::<K, _>).transpose()
+        self.found(self.table.last())
     }
 
     /// The first value of the first key that is not below `key`.
@@ -154,7 +159,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// # Errors
     /// As [`TypedMulti::get`].
     pub fn at_or_after(&self, key: &K) -> Result<Option<TypedMultiPair<'t, K>>> {
-        key.with_bytes(|key| self.table.at_or_after(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.at_or_after(key)))
     }
 
     /// The first value of the first key that is above `key`.
@@ -162,7 +167,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// # Errors
     /// As [`TypedMulti::get`].
     pub fn after(&self, key: &K) -> Result<Option<TypedMultiPair<'t, K>>> {
-        key.with_bytes(|key| self.table.after(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.after(key)))
     }
 
     /// The last value of the last key that is below `key`.
@@ -170,7 +175,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// # Errors
     /// As [`TypedMulti::get`].
     pub fn before(&self, key: &K) -> Result<Option<TypedMultiPair<'t, K>>> {
-        key.with_bytes(|key| self.table.before(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.before(key)))
     }
 
     /// The last value of the last key that is not above `key`.
@@ -178,7 +183,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     /// # Errors
     /// As [`TypedMulti::get`].
     pub fn at_or_before(&self, key: &K) -> Result<Option<TypedMultiPair<'t, K>>> {
-        key.with_bytes(|key| self.table.at_or_before(key))?.map(typed::<K, _>).transpose()
+        self.found(key.with_bytes(|key| self.table.at_or_before(key)))
     }
 }
 

@@ -61,7 +61,8 @@ impl<K: Key + ?Sized, C: Among> TypedMultiCursor<'_, K, C> {
     /// # Errors
     /// A key of a type of the program's own was put in by bytes that stand for none.
     pub fn key(&self) -> Result<Option<K::Owned>> {
-        self.cursor.key().map(key_of::<K>).transpose()
+        let key = self.cursor.key().map(key_of::<K>).transpose();
+        key.map_err(|e| self.cursor.raw.table().named(e))
     }
 
     /// Goes to the first value of the lowest key; whether there is one.
