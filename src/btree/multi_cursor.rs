@@ -331,7 +331,7 @@ impl<'t, C: Among> MultiCursor<'t, C> {
         Ok(has_some.then_some(begin))
     }
 
-    /// How many values this key has; 0 if the cursor is at none.
+    /// How many values this key has, also where one of them was taken out; 0 before the first value and behind the last.
     ///
     /// # Errors
     /// As [`Table::get`].

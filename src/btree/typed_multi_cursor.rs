@@ -172,7 +172,7 @@ impl<K: Key + ?Sized, C: Among> TypedMultiCursor<'_, K, C> {
         self.cursor.last_value()
     }
 
-    /// How many values this key has; 0 if the cursor is at none.
+    /// How many values this key has, also where one of them was taken out; 0 before the first value and behind the last.
     ///
     /// # Errors
     /// As [`TypedMultiCursor::first`].
