@@ -215,7 +215,8 @@ impl<'t> Table<'t> {
 
     /// About how many they are, in the time of two lookups: as if every page had as much below it as
     /// those beside it. Where records of some keys are many times as long as those of others it can be
-    /// as many times wrong.
+    /// as many times wrong; and some ten times near the highest key of a table that was filled in the
+    /// order of its keys, whose last pages have little below them yet.
     ///
     /// # Errors
     /// As [`Table::get`].
