@@ -440,3 +440,24 @@ fn savepoints_cost_the_same_however_many_tables_there_are() {
     // It takes two seconds.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
 }
+
+/// Whoever shows how far a check is never heard of that of a small store, and of no other that it was done.
+#[test]
+fn a_check_says_that_it_is_done() {
+    for count in [0, 10, 20_000u64] {
+        let store = BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        for i in 0..count {
+            transaction.main().insert(&i.to_le_bytes(), &[0; 100]).unwrap();
+        }
+        transaction.commit().unwrap();
+        // Most pages are free now.
+        let mut transaction = store.write().unwrap();
+        transaction.main().remove_range(&[][..]..&[0x80][..]).unwrap();
+        transaction.commit().unwrap();
+        let mut told = Vec::new();
+        store.verify(|done, total| told.push((done, total))).unwrap();
+        assert!(told.is_sorted() && told.iter().all(|(done, total)| done <= total), "{told:?}");
+        assert!(told.last().is_some_and(|(done, total)| done == total), "{count}: {told:?}");
+    }
+}

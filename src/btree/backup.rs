@@ -103,7 +103,6 @@ impl<'p> NewCopy<'p> {
             let part = u128::from(done.min(total)) * u128::from(half) / u128::from(total.max(1));
             progress(half + part as u64, 2 * half);
         })?;
-        progress(2 * half, 2 * half);
         drop(copy);
         // Not by the path as it was given: the folder may have another name by now.
         refuse_open(&staged.target().now())?;

@@ -69,6 +69,8 @@ impl BTree {
             check_keys(Table::new(source, *tree, ""), Kind::of(tree)?, tree.last_number)?;
         }
         check.rest(commit.stamp)?;
+        // All of it: also those that no tree uses.
+        check.report(commit.end);
         if core.only().is_none() {
             core.check_durable(&commit)?;
             core.check_tables(&commit)?;
@@ -186,9 +188,14 @@ impl<P: Pages> Check<'_, P> {
         }
         self.done += 1;
         if self.done.is_multiple_of(256) {
-            (self.progress)(self.done * PAGE_BYTES, self.seen.len() as u64 * PAGE_BYTES);
+            self.report(self.done);
         }
         Ok(())
+    }
+
+    /// Says that so many pages are done.
+    fn report(&mut self, done: u64) {
+        (self.progress)(done * PAGE_BYTES, self.seen.len() as u64 * PAGE_BYTES);
     }
 
     /// Checks bytes that are elsewhere. `is_seen`: their page is known to be in use by this leaf.
