@@ -401,6 +401,13 @@ fn what_is_no_store_is_refused() {
         assert!(refusal(&path).is_bad_file());
         assert!(BTree::create(&path).unwrap_err().is_bad_file(), "it is not written over");
     }
+    // Nor is what begins with zeros, as a store that was never made whole does.
+    for (zeros, others) in [(64, 8), (PAGE, 10), (PAGE, PAGE), (1000, 2000)] {
+        let bytes = [vec![0; zeros], rng.bytes(others)].concat();
+        fs::write(&path, &bytes).unwrap();
+        assert!(BTree::create(&path).unwrap_err().is_bad_file(), "{zeros} zeros are written over");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
     let sample = sample(10);
     let sealed = |at: usize, byte: u8| {
         let mut bytes = sample.bytes.clone();

@@ -6,6 +6,7 @@
 //! the store open makes them again, too, and goes on from the newest commit.
 
 use super::as_of::AsOf;
+use super::create::{FIRST_PAGES, create_file, is_unborn};
 use super::format::{
     COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
     SUMMED, TABLES, page_sum, session, table_of,
@@ -15,7 +16,6 @@ use super::journal::Since;
 use super::meta::{META_WORDS, Meta};
 use super::page::Bytes;
 use super::sync::How;
-use super::tag::Tagged;
 use super::tracked::Tracked;
 use super::view::Holds;
 use super::writer::{Lent, Scratch, Writer};
@@ -25,14 +25,13 @@ use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
 use crate::os::place::sync_folder_of;
-use crate::os::process::{prepare, random_id};
+use crate::os::process::prepare;
 use crate::os::session::{Session, Standing};
 use crate::os::shared::{SharedMap, memory_file};
 use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::File;
 use std::marker::PhantomData;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, TryLockError};
@@ -41,8 +40,6 @@ use std::sync::{Mutex, TryLockError};
 const ROOM: u64 = 1 << 42;
 /// The same for stores in memory.
 const MEMORY_ROOM: u64 = 1 << 38;
-/// Pages of a new file: page 0, the first block of the table, and one for a tree.
-const FIRST_PAGES: u64 = 2;
 /// The stamp of a store's first, empty commit.
 pub(crate) const FIRST_STAMP: u64 = 1;
 
@@ -618,46 +615,6 @@ impl Drop for Core {
 #[cold]
 fn no_durable() -> Error {
     Error::corrupt(METAS[0], "neither of the two durable commits is whole")
-}
-
-/// Whether there is nothing in the file, or only what somebody left who was killed while making it:
-/// the header is written last.
-fn is_unborn(file: &File, len: u64) -> Result<bool> {
-    if len == 0 {
-        return Ok(true);
-    }
-    let mut bytes = vec![0; len.min(FIRST_PAGES * PAGE_BYTES) as usize];
-    read_exact_at(file, &mut bytes, 0)?;
-    Ok(len <= FIRST_PAGES * PAGE_BYTES
-        && bytes[..bytes.len().min(HEADER_BYTES)].iter().all(|b| *b == 0))
-}
-
-/// Writes a file with an empty tree.
-fn create_file(file: &File) -> Result<()> {
-    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
-    let header = Header { store: random_id()?, tagged: Tagged(true), in_place: true };
-    let commit = Commit { stamp: FIRST_STAMP, end: FIRST_PAGES, number: 1, ..Commit::default() };
-    let made = (|| {
-        let mut bytes = vec![0; (FIRST_PAGES * PAGE_BYTES) as usize];
-        let mut put = |at: u64, word: u64| {
-            bytes[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
-        };
-        let meta = Meta { commit, turn: 0, journal: None };
-        for (i, word) in meta.encode(&header).into_iter().enumerate() {
-            put(METAS[0] + 8 * i as u64, word);
-        }
-        put(session::TABLES, 1);
-        for page in 0..FIRST_PAGES {
-            put(PAGE_BYTES + 16 * page, FIXED);
-        }
-        write(&bytes, 0)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e))?;
-        write(&header.encode(), 0)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e))
-    })();
-    made.inspect_err(|_| {
-        let _ = file.set_len(0);
-    })
 }
 
 #[cold]

@@ -14,7 +14,7 @@
 //! | `edit`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
 //! | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `moving`, `closer`, `closer_inner`, `links`, `trim` | making the file smaller |
-//! | `core`, `pins` | processes that share a file, who reads what |
+//! | `core`, `create`, `pins` | processes that share a file, how a new one begins, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
 //! | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
 //! | `watch` | learning that the store has changed |
@@ -44,6 +44,7 @@ mod copies;
 mod core;
 mod count;
 mod counted;
+mod create;
 mod cursor;
 mod cursor_mut;
 mod edit;
