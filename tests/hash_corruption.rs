@@ -320,6 +320,13 @@ fn what_is_no_store_is_refused() {
     }
     fs::write(&path, "").unwrap();
     assert!(refusal(&path).to_string().contains("empty"));
+    // What begins with zeros, as a store that was never made whole does, is not written over.
+    for (zeros, others) in [(8192, 1), (8192, 24), (8192 + 24, 8), (8192 + 4000, 96)] {
+        let bytes = [vec![0; zeros], vec![0xa5; others]].concat();
+        fs::write(&path, &bytes).unwrap();
+        assert!(Hash::create(&path).unwrap_err().is_bad_file(), "{zeros} zeros are written over");
+        assert_eq!(fs::read(&path).unwrap(), bytes);
+    }
     let sample = sample(10);
     let sealed = |at: usize, byte: u8| {
         let mut data = sample.data.clone();

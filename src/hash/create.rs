@@ -1,8 +1,11 @@
 //! What a store begins with: a data file with an empty log, and an empty index.
 
-use super::format::{Header, INDEX_HEADER, IndexHeader, LOG_AT, SegmentHeader, unit_place, words};
+use super::format::{
+    Header, INDEX_HEADER, IndexHeader, SEGMENT_HEADER, SegmentHeader, unit_place, words,
+};
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
+use crate::bytes::le64;
 use crate::os::atomic::Ordering;
 use crate::os::file::read_exact_at;
 use crate::os::process::{random_id, random_word};
@@ -46,15 +49,27 @@ impl Index {
     }
 }
 
-/// Whether there is nothing in the file, or only what somebody left who was killed while making it:
-/// the header is written last.
+/// The segment that a new log has.
+const FIRST: SegmentHeader = SegmentHeader { sequence: 1, units: 1 };
+
+/// Whether there is nothing in the file, or only what somebody left who was killed while making it, or whose machine was:
+/// zeros, for the header is written last, and the head of the first segment. Anything else is somebody's file that
+/// begins with zeros.
 pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
-    if len == 0 {
-        return Ok(true);
+    let (at, size) = unit_place(0);
+    if len > at + size {
+        return Ok(false);
     }
-    let mut bytes = vec![0; len.min(LOG_AT) as usize];
+    let mut bytes = vec![0; len as usize];
     read_exact_at(file, &mut bytes, 0)?;
-    Ok(len <= LOG_AT + HEAD_BYTES && bytes.iter().all(|byte| *byte == 0))
+    let head = at as usize..(at + SEGMENT_HEADER) as usize;
+    if let Some(head) = bytes.get_mut(head)
+        && (le64(head, 0), le64(head, 8)) == (Some(FIRST.sequence), Some(u64::from(FIRST.units)))
+    {
+        // Its sum may be any: it has the store's seed.
+        head.fill(0);
+    }
+    Ok(bytes.iter().all(|byte| *byte == 0))
 }
 
 /// Writes a data file with an empty log.
@@ -71,9 +86,8 @@ pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
     };
     let (at, size) = unit_place(0);
     let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
-        let segment = SegmentHeader { sequence: 1, units: 1 };
         write(&vec![0; (at + size) as usize], 0)?;
-        write(&segment.encode(&header, at), at)?;
+        write(&FIRST.encode(&header, at), at)?;
         // A power cut must not leave the header alone: without one, nothing was made.
         file.sync_all().map_err(|e| Error::io("make durable", e))?;
         write(&header.encode(), 0)?;
@@ -82,4 +96,36 @@ pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
     made.inspect_err(|_| {
         let _ = file.set_len(0);
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Danger: a store whose making was interrupted can never be made.
+    #[test]
+    fn what_was_left_of_a_store_in_the_making_is_known() {
+        let (folder, limit) = (tempfile::tempdir().unwrap(), 0);
+        let path = folder.path().join("store");
+        let made = File::create_new(&path).unwrap();
+        create_data(&made, limit).unwrap();
+        let mut left = std::fs::read(&path).unwrap();
+        // The header is what is written last, at once.
+        left[..512].fill(0);
+        let is_unborn = |bytes: &[u8]| {
+            let file = tempfile::tempfile().unwrap();
+            file.write_all_at(bytes, 0).unwrap();
+            is_unborn(&file, bytes.len() as u64).unwrap()
+        };
+        let (at, _) = unit_place(0);
+        for len in [0, 1, 512, at as usize, at as usize + 512, left.len()] {
+            assert!(is_unborn(&left[..len]), "{len}");
+        }
+        let (mut lost, mut other) = (left.clone(), left.clone());
+        lost[at as usize..at as usize + 512].fill(0);
+        other[at as usize] = 2;
+        assert!(is_unborn(&lost) && !is_unborn(&other));
+        left.push(0);
+        assert!(!is_unborn(&left), "longer than what is made");
+    }
 }
