@@ -49,7 +49,8 @@ impl BTreeBuilder {
     /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
         let place = Named::create(path.as_ref(), None)?;
-        let store = BTree::options().create(true).unrecorded().open(place.path())?;
+        let store = BTree::options().create(true).unrecorded().open(place.path());
+        let store = store.map_err(|e| place.named(e))?;
         let recording = Building::begin("btree", path.as_ref())?;
         let load = Some(BTreeLoad::begin_beside(&store, None, Some(place.place())));
         Ok(BTreeBuilder { load, store, budget: None, listener: None, recording, place })
@@ -90,11 +91,19 @@ impl BTreeBuilder {
     /// As [`BTreeBuilder::begin_table`]; or there can be no such table, or there is one of another
     /// kind.
     pub fn begin_table_with(&mut self, name: &str, options: &TableOptions) -> Result<()> {
-        self.load.take().ok_or_else(failed)?.finish()?;
-        let mut transaction = self.store.write()?;
-        transaction.create_table_with(name, options)?;
-        transaction.commit()?;
+        self.finish_load()?;
+        let made = self.store.write().and_then(|mut transaction| {
+            transaction.create_table_with(name, options)?;
+            transaction.commit()
+        });
+        made.map_err(|e| self.place.named(e))?;
         self.begin_load(Some(name))
+    }
+
+    /// Writes what was added since the last table was begun.
+    fn finish_load(&mut self) -> Result<()> {
+        let load = self.load.take().ok_or_else(failed)?;
+        load.finish().map_err(|e| self.place.named(e))
     }
 
     /// What is added from here on goes into the table without a name again, as at first.
@@ -102,7 +111,7 @@ impl BTreeBuilder {
     /// # Errors
     /// As [`BTreeBuilder::add`].
     pub fn begin_main(&mut self) -> Result<()> {
-        self.load.take().ok_or_else(failed)?.finish()?;
+        self.finish_load()?;
         self.begin_load(None)
     }
 
@@ -132,7 +141,8 @@ impl BTreeBuilder {
     /// # Errors
     /// This record, or one before, is over its limit; or the disk is full. Drop the builder then.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.load.as_mut().ok_or_else(failed)?.add(key, value)?;
+        let load = self.load.as_mut().ok_or_else(failed)?;
+        load.add(key, value).map_err(|e| self.place.named(e))?;
         if let Some(recording) = &mut self.recording {
             recording.added(key, value);
         }
@@ -144,7 +154,8 @@ impl BTreeBuilder {
     /// # Errors
     /// As [`BTreeBuilder::add`].
     pub fn replaced(&mut self) -> Result<u64> {
-        self.load.as_mut().ok_or_else(failed)?.replaced()
+        let load = self.load.as_mut().ok_or_else(failed)?;
+        load.replaced().map_err(|e| self.place.named(e))
     }
 
     /// Makes the store durable, puts it in its place and opens it there: for reading only where the mode that
@@ -162,11 +173,11 @@ impl BTreeBuilder {
     }
 
     /// Makes the store durable and puts it in its place; where that is.
-    fn published(self, publish: fn(Named) -> Result<PathBuf>) -> Result<PathBuf> {
+    fn published(mut self, publish: fn(Named) -> Result<PathBuf>) -> Result<PathBuf> {
+        self.finish_load()?;
         // The other way round these are dropped.
-        let BTreeBuilder { place, store, load, mut recording, .. } = self;
-        load.ok_or_else(failed)?.finish()?;
-        store.sync()?;
+        let BTreeBuilder { place, store, mut recording, .. } = self;
+        store.sync().map_err(|e| place.named(e))?;
         drop(store);
         Building::publishing(&mut recording, || publish(place))
     }

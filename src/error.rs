@@ -119,6 +119,15 @@ impl Error {
         self
     }
 
+    /// The same error, where `f` finds another name for the file that it names.
+    #[cold]
+    pub(crate) fn elsewhere(mut self, f: impl FnOnce(&Path) -> Option<PathBuf>) -> Self {
+        if let Some(other) = self.path().and_then(f) {
+            self.0.path = Some(other);
+        }
+        self
+    }
+
     /// What kind of failure this is.
     pub fn kind(&self) -> &ErrorKind {
         &self.0.kind

@@ -51,7 +51,8 @@ impl HashBuilder {
     /// environment asks for ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<HashBuilder> {
         let place = Named::create(path.as_ref(), Some(INDEX_FILE))?;
-        let store = Hash::options().create(true).unrecorded().open(place.path())?;
+        let store = Hash::options().create(true).unrecorded().open(place.path());
+        let store = store.map_err(|e| place.named(e))?;
         let recording = Building::begin("hash", path.as_ref())?;
         let (batch, batch_bytes, added, has_failed) = (Batch::new(), 0, 0, false);
         Ok(HashBuilder { store, batch, batch_bytes, added, has_failed, recording, place })
@@ -89,7 +90,7 @@ impl HashBuilder {
         self.check_failed()?;
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        let done = self.store.batch(&batch);
+        let done = self.store.batch(&batch).map_err(|e| self.place.named(e));
         self.has_failed = done.is_err();
         done
     }
@@ -122,7 +123,7 @@ impl HashBuilder {
         self.flush()?;
         // The other way round these are dropped.
         let HashBuilder { place, store, mut recording, .. } = self;
-        store.sync()?;
+        store.sync().map_err(|e| place.named(e))?;
         // The last handle: with it the index is closed, so that it is used as it is.
         drop(store);
         Building::publishing(&mut recording, || publish(place))

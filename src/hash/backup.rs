@@ -41,7 +41,8 @@ impl Hash {
         let path = path.as_ref();
         let staged = Staged::create(path)?;
         refuse_open(&staged.target().now())?;
-        self.core().copy_log(staged.file(), &mut progress).map_err(|e| self.named(e))?;
+        let copied = self.core().copy_log((staged.file(), path), &mut progress);
+        copied.map_err(|e| self.named(e))?;
         // Not by the path as it was given: the folder may have another name by now.
         let target = staged.target().now();
         refuse_open(&target)?;
@@ -62,7 +63,7 @@ impl Hash {
 
 impl Core {
     /// Checks the log, and copies it, up to where it ends now, to the same places of another file.
-    fn copy_log(&self, to: &File, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    fn copy_log(&self, to: (&File, &Path), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let half =
             |n: u64, done, total: u64| (n.saturating_mul(total) + done, total.saturating_mul(2));
         self.with_log(|held, log| {
@@ -102,12 +103,12 @@ impl Core {
     fn copy_segments(
         &self,
         (segments, end): &LogNow,
-        to: &File,
+        (to, path): (&File, &Path),
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
         let end = *end;
-        let write =
-            |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
+        let failed = |action, e| Error::io(action, e).at(path);
+        let write = |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| failed("write", e));
         // Another store, whose index is not taken for this one's; the seed is that of the sums.
         let store = random_id()?;
         let header = Header { store, ..self.header };
@@ -144,10 +145,10 @@ impl Core {
             }
         }
         let room = segments.iter().map(|segment| segment.end()).max().unwrap_or(0);
-        let len = to.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+        let len = to.metadata().map_err(|e| failed("ask the size of", e))?.len();
         to.set_len(room.min(len.next_multiple_of(4096)).max(len))
-            .map_err(|e| Error::io("make longer", e))?;
-        fill_holes(to)
+            .map_err(|e| failed("make longer", e))?;
+        fill_holes(to).map_err(|e| e.at(path))
     }
 
     /// The segments of the log in their order, and where it ends, at one moment.
@@ -217,7 +218,8 @@ pub fn recover(
     // Half of a store would pass for all of it.
     let place = Named::create(to, Some(INDEX_FILE))?;
     let options = Hash::options().create(true).limit(core.header.limit).kept_whole();
-    let store = options.open(place.path())?;
+    let named = |e| place.named(e);
+    let store = options.open(place.path()).map_err(named)?;
     let mut recovered = Recovered::default();
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;
@@ -233,11 +235,11 @@ pub fn recover(
     let total = segments.iter().map(bytes_of).fold(0, u64::saturating_add);
     let mut done = 0u64;
     for segment in segments {
-        core.salvage(&held, segment, &gone, &store, &mut recovered)?;
+        core.salvage(&held, segment, &gone, &store, &mut recovered).map_err(named)?;
         done = done.saturating_add(bytes_of(&segment));
         progress(done, total);
     }
-    store.sync()?;
+    store.sync().map_err(named)?;
     recovered.keys = store.len()?;
     drop(store);
     place.publish_new()?;

@@ -137,6 +137,8 @@ pub(crate) struct Named {
     /// `None` when the name may be another's.
     place: Option<Place>,
     target: Place,
+    /// The target as its user calls it.
+    called: PathBuf,
     further: Option<Further>,
     /// As of a [`Staged`].
     pid: u32,
@@ -150,13 +152,26 @@ impl Named {
     /// # Errors
     /// As [`Staged::create`].
     pub(crate) fn create(target: &Path, further: Option<Further>) -> Result<Named> {
+        let called = target.to_owned();
         // Looks at the folder and at what is there, in the same words as for every other store.
         let target = Staged::create(target)?.target.clone();
         further.iter().try_for_each(|further| refuse_long(target.path(), further.end))?;
         remove_left(target.path(), further);
         let (lock, path) = named_beside(target.path())?;
         let place = Some(target.other(path));
-        Ok(Named { place, target, further, pid: std::process::id(), _lock: lock })
+        Ok(Named { place, target, called, further, pid: std::process::id(), _lock: lock })
+    }
+
+    /// The error, which names what is built as it is to be called: the name that it has meanwhile is gone when somebody
+    /// looks for it.
+    #[cold]
+    pub(crate) fn named(&self, error: Error) -> Error {
+        let own = self.path();
+        let own = own.file_name().unwrap_or_default().as_bytes();
+        error.elsewhere(|path| {
+            let end = path.file_name()?.as_bytes().strip_prefix(own)?;
+            Some(with(&self.called, OsStr::from_bytes(end)))
+        })
     }
 
     /// Where the store is built.
@@ -192,9 +207,10 @@ impl Named {
             .further
             .map(|further| (with(&path, further.end), with(&target, further.end), further.is_own));
         for path in further.iter().map(|(path, ..)| path).chain([&path]) {
-            let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+            let failed = |action, e| self.named(Error::io(action, e).at(path));
+            let file = File::open(path).map_err(|e| failed("open", e))?;
             keep_mode(&file, &target)?;
-            file.sync_all().map_err(|e| Error::io("make durable", e).at(path))?;
+            file.sync_all().map_err(|e| failed("make durable", e))?;
         }
         // What keeps the further file from its place is met while nothing is there yet.
         further.iter().try_for_each(|(_, target, is_own)| make_way(target, *is_own))?;
