@@ -59,8 +59,8 @@ impl Filter {
         Filter { target, count: 0, how }
     }
 
-    /// Takes the next record of the input.
-    pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<(), Refusal> {
+    /// Takes the next record of the input, in which the key is written as `text`.
+    pub fn add(&mut self, key: &[u8], text: &[u8], value: &[u8]) -> Result<(), Refusal> {
         match &mut self.how {
             How::Keep => {}
             How::First(seen) => {
@@ -71,7 +71,7 @@ impl Filter {
             }
             How::Error(seen, spool) => {
                 if seen.contains(key) {
-                    return Err(repeated(key));
+                    return Err(repeated(text));
                 }
                 seen.insert(key.into());
                 if let Some(spool) = spool {

@@ -406,3 +406,13 @@ fn a_dump_tells_of_several_values_only_where_there_may_be_some() {
         }
     }
 }
+
+/// It was shown by the bytes that it is stored as.
+#[test]
+fn a_typed_key_that_comes_twice_is_named_as_it_was_written() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let load = ["load", &store, "--table", "ages", "--from", "tsv", "--duplicates", "error"];
+    let got = run_with(&load, b"-5\tx\n7\ty\n-05\tz\n").expect(111);
+    assert!(got.err.contains("line 3, column 1: key '-05' comes a second time"), "{}", got.err);
+}

@@ -179,7 +179,7 @@ fn fill(
 ) -> Result<(u64, u64)> {
     input::hint_if_typed(&args.inputs, quiet);
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
-        filter.add(&key_of(key).map_err(Refusal::Record)?, value)
+        filter.add(&key_of(key).map_err(Refusal::Record)?, key, value)
     })?;
     let records = filter.finish(bar, check).map_err(|e| e.at(&args.store))?;
     Ok((read, records))
