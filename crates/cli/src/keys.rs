@@ -5,6 +5,7 @@ use credenza::{Error, Result};
 use credenza_formats::{Format, MARK};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::io::{BufRead as _, Read as _};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,6 +15,10 @@ const BATCH_KEYS: usize = 4096;
 const BATCH_BYTES: usize = 4 << 20;
 
 /// How a file holds keys.
+/// Longer is no key of a file: one without any end, such as a device, would fill the memory. A cdb of others may have
+/// longer ones than our stores take.
+const LONGEST: usize = 16 << 20;
+
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
     /// A key a line, which ends with a line feed, or a carriage return and a line feed; the last one may lack it. The
@@ -47,10 +52,12 @@ pub fn each_batch(
             let is_text = matches!(layout, Layout::Lines);
             let end = if is_text { b'\n' } else { 0 };
             let mut reader = input.into_reader();
+            let longest = if hex { 2 * LONGEST } else { LONGEST };
             let mut number = 0u64;
             loop {
                 let mut key = Vec::new();
-                let read = reader.read_until(end, &mut key);
+                // With what ends it, or with more than that.
+                let read = (&mut reader).take(longest as u64 + 2).read_until(end, &mut key);
                 if read.map_err(|e| Error::io("read", e).at(&name))? == 0 {
                     break;
                 }
@@ -64,6 +71,14 @@ pub fn each_batch(
                     }
                 }
                 if hex {
+                if key.len() > longest {
+                    let end = if is_text { "newline" } else { "NUL byte" };
+                    let what = format!(
+                        "key {number} has more than {longest} bytes, which none has: name a file of keys that \
+                         each end with a {end}"
+                    );
+                    return Err(Error::invalid(what).at(&name));
+                }
                     key = from_hex(&key).map_err(|what| {
                         Error::invalid(format!("key {number}: {what}")).at(&name)
                     })?;

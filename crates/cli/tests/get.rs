@@ -2,6 +2,7 @@
 
 mod common;
 use common::*;
+use std::process::Command;
 
 fn store_of(folder: &Folder, kind: &str) -> String {
     let records: Records = [
@@ -43,7 +44,7 @@ fn at_a_terminal_the_value_has_a_line() {
     let store = store_of(&folder, "constant");
     let at_terminal = |args: &[&str]| {
         let pty = nix::pty::openpty(None, None).expect("a terminal");
-        let mut command = std::process::Command::new(program());
+        let mut command = Command::new(program());
         command.args(args).stdout(pty.slave);
         assert!(command.status().expect("the program starts").success());
         // The last who has it open but this test.
@@ -223,4 +224,45 @@ fn contradictions_are_refused() {
         let got = run(args).expect(111);
         assert!(got.err.starts_with("error: ") && got.out.is_empty(), "{args:?}: {}", got.err);
     }
+}
+
+/// One that has no end filled the memory.
+#[test]
+fn a_line_too_long_for_any_key_is_an_error() {
+    let folder = Folder::new();
+    let (hash, cdb) = (folder.store("hash", &plain_records(3)), folder.path("long.cdb"));
+    for command in [&["get"][..], &["get", "--hex"], &["get", "--from", "lines"], &["delete"]] {
+        let args = [command, &[hash.as_str(), "--keys-from", "/dev/zero"]].concat();
+        let mut limited = Command::new("bash");
+        limited.args(["-c", "ulimit -v 1000000; exec \"$@\"", "bash"]).arg(program()).args(&args);
+        let output = limited.output().expect("bash");
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(111), "{args:?}: {err}");
+        assert!(err.starts_with("error: /dev/zero: ") && err.contains("key"), "{args:?}: {err}");
+        assert!(!err.contains("memory") && err.len() < 300, "{args:?}: {err}");
+    }
+    // Longer than our stores take: those of others may have it.
+    let key = "k".repeat(70_000);
+    std::fs::write(&cdb, cdb_of(key.as_bytes(), b"value")).expect("a file");
+    let list = format!("{key}\r\n");
+    let args = ["get", &cdb, "--values", "--keys-from", "-"];
+    assert_eq!(run_with(&args, list.as_bytes()).expect(0).text(), "value\n");
+}
+
+/// A cdb of one record.
+fn cdb_of(key: &[u8], value: &[u8]) -> Vec<u8> {
+    let hash = key.iter().fold(5381u32, |h, byte| h.wrapping_mul(33) ^ u32::from(*byte));
+    let table = 2048 + 8 + key.len() as u32 + value.len() as u32;
+    let mut bytes = Vec::new();
+    for i in 0..256 {
+        let slots = if i == hash & 0xff { 2 } else { 0 };
+        let begin = if i > hash & 0xff { table + 16 } else { table };
+        bytes.extend([begin, slots].map(u32::to_le_bytes).concat());
+    }
+    bytes.extend([key.len() as u32, value.len() as u32].map(u32::to_le_bytes).concat());
+    bytes.extend([key, value].concat());
+    let mut slots = [[0, 0]; 2];
+    slots[(hash >> 8) as usize % 2] = [hash, 2048];
+    bytes.extend(slots.as_flattened().iter().flat_map(|word| word.to_le_bytes()));
+    bytes
 }
