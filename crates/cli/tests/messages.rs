@@ -150,3 +150,23 @@ fn a_missing_name_is_not_called_one_that_comes_twice() {
         assert!(got.err.contains("lacks a name"), "{stores}: {}", got.err);
     }
 }
+
+/// What is called first stood last.
+#[test]
+fn the_words_of_a_command_stand_in_their_order() {
+    let folder = Folder::new();
+    for (command, usage) in [
+        ("get", "get [OPTIONS] <STORE> <KEY|--keys-from <FILE>>"),
+        ("delete", "delete [OPTIONS] <FILE> <KEY...|--keys-from <FILE>>"),
+    ] {
+        let usage = format!("credenza {usage}");
+        let help = run(&[command, "--help"]).expect(0).text();
+        assert!(help.contains(&format!("Usage: {usage}\n")), "{help}");
+        let got = run(&[command, "store"]).expect(111);
+        assert!(got.err.contains(&format!("Usage: {usage}\n")), "{}", got.err);
+        run(&["man", &folder.path("man")]).expect(0);
+        let page = std::fs::read_to_string(folder.path(&format!("man/credenza-{command}.1")));
+        let page = page.expect("a page").replace("\\fB", "").replace("\\fR", "").replace('\\', "");
+        assert!(page.contains(&usage), "{page}");
+    }
+}

@@ -21,6 +21,8 @@ use std::slice;
 /// they are taken out in one transaction, all of them or, after an error, none; keys from a terminal or a pipe are
 /// read before it begins, so that nobody waits for them.
 #[derive(Debug, Args)]
+// By itself it would have the store last.
+#[command(override_usage = "credenza delete [OPTIONS] <FILE> <KEY...|--keys-from <FILE>>")]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza delete users bob alice\n  \

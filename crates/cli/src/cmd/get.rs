@@ -19,6 +19,8 @@ use std::path::PathBuf;
 /// records found are written as text, in the order of the keys; keys that are missing are named
 /// on standard error (not with --quiet) and the exit status is 100.
 #[derive(Debug, Args)]
+// By itself it would have the store last.
+#[command(override_usage = "credenza get [OPTIONS] <STORE> <KEY|--keys-from <FILE>>")]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza get words.store apple\n  \
