@@ -261,6 +261,32 @@ fn create_says_what_is_there_already() {
 }
 
 /// There is room for the name of the store, and none for that of its index.
+/// It was "there is a file already", and after `put` there was none.
+#[test]
+fn create_follows_a_link_to_what_is_not_there_yet() {
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let (link, file) = (folder.path(&format!("{engine}-link")), folder.path(engine));
+        std::os::unix::fs::symlink(engine, &link).expect("a link");
+        let create = ["create", &link, "--engine", engine, "--if-missing", "--json"];
+        for is_new in [true, false] {
+            let json = run(&create).expect(0).text();
+            assert!(json.contains(&format!("\"created\":{is_new}")), "{json}");
+        }
+        let got = run(&["create", &link, "--engine", engine]).expect(111);
+        assert!(got.err.contains("--if-missing takes"), "{}", got.err);
+        run(&["put", &file, "key", "value"]).expect(0);
+        // Where it cannot be made the link stays, and nothing else.
+        std::fs::remove_file(&file).expect("a file");
+        let script =
+            format!("trap '' XFSZ; ulimit -f 1; exec \"$1\" create \"$2\" --engine {engine}");
+        let mut bash = Command::new("bash");
+        let status = bash.args(["-c", &script, "bash"]).arg(program()).arg(&link).status();
+        assert_eq!(status.expect("bash").code(), Some(111));
+        assert!(std::fs::symlink_metadata(&link).is_ok() && std::fs::metadata(&file).is_err());
+    }
+}
+
 #[test]
 fn a_name_too_long_for_its_index_leaves_no_store() {
     let folder = Folder::new();

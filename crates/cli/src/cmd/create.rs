@@ -2,6 +2,7 @@
 
 use crate::args::{WriteArgs, exit_status, size};
 use crate::exit::Status;
+use crate::folder::led_to;
 use crate::{input, json, output};
 use clap::{Args, ValueEnum};
 use credenza::{Error, Result, Scan};
@@ -119,7 +120,9 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
         return Err(Error::invalid("a btree store has no limit: leave out --limit, or --engine"));
     }
     input::refuse_dash(path)?;
-    let is_new = match OpenOptions::new().write(true).create_new(true).open(path) {
+    // None is made through a link, which is there.
+    let file = led_to(path);
+    let is_new = match OpenOptions::new().write(true).create_new(true).open(&file) {
         Ok(_) => true,
         Err(e) if e.kind() == ErrorKind::AlreadyExists => {
             check_old(args)?;
@@ -129,8 +132,8 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     };
     let made = make(args).inspect_err(|_| {
         // Else it would be in the way when there is room for it.
-        if is_new && std::fs::metadata(path).is_ok_and(|meta| meta.len() == 0) {
-            let _ = std::fs::remove_file(path);
+        if is_new && std::fs::metadata(&file).is_ok_and(|meta| meta.len() == 0) {
+            let _ = std::fs::remove_file(&file);
         }
     });
     let (records, limit) = made?;
