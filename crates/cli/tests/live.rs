@@ -6,7 +6,11 @@ use common::*;
 use credenza::Get;
 use credenza::constant::Constant;
 use credenza::stats::{Latency, Statistics};
+use nix::pty::{Winsize, openpty};
 use serde_json::Value;
+use std::fs::File;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 /// A store whose statistics are shared, and its path.
 fn shared(folder: &Folder) -> (Constant, String) {
@@ -120,4 +124,27 @@ fn what_is_no_file_of_statistics_is_refused() {
     let got = run(&[&["stat", "--live", &path], &QUICKLY[..]].concat()).expect(111);
     assert!(got.err.contains("store-stats") && got.err.contains("--statistics"), "{}", got.err);
     run(&["stat", &path, "--count", "1"]).expect(111);
+}
+
+/// One that does not move its cursor got a table to draw over, and what would move another's.
+#[test]
+fn a_terminal_that_moves_no_cursor_gets_lines() {
+    let folder = Folder::new();
+    let (_store, path) = shared(&folder);
+    run(&["get", &path, "key1"]).expect(0);
+    for (kind, is_table) in [("xterm", true), ("dumb", false)] {
+        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let ends = openpty(Some(&size), None).expect("a terminal");
+        let mut command = Command::new(program());
+        command.args(["stat", "--live", &path]).args(QUICKLY).env("TERM", kind);
+        command.stdin(Stdio::null()).stdout(ends.slave);
+        assert!(command.status().expect("the program starts").success());
+        drop(command);
+        let mut text = Vec::new();
+        // Linux calls it an error when the last who writes has gone.
+        let _ = File::from(ends.master).read_to_end(&mut text);
+        let text = String::from_utf8_lossy(&text);
+        assert_eq!(text.contains("\u{1b}["), is_table, "{kind}: {text:?}");
+        assert_eq!(text.contains("nothing was done yet\r\nnothing"), !is_table, "{kind}: {text:?}");
+    }
 }

@@ -39,7 +39,9 @@ struct Report {
 pub fn run(store: &Path, json: bool, interval: Duration, count: Option<u64>) -> Result<()> {
     let observer = Observer::open(store).map_err(explained)?;
     let mut out = Output::stdout()?;
-    let style = match (json, out.is_terminal()) {
+    // One that cannot go back to where it wrote says so.
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    let style = match (json, out.is_terminal() && !is_dumb) {
         (true, _) => Style::Json,
         (false, true) => Style::Table,
         (false, false) => Style::Lines,
