@@ -193,12 +193,15 @@ impl fmt::Display for Error {
             ErrorKind::Text { format, line, column, what } => {
                 write!(f, "{format} input, line {line}, column {column}: {what}")
             }
-            ErrorKind::Expired { lease } => write!(
-                f,
-                "expired: the lease of {} seconds is over, and the space of what is read under it was \
-                 needed (read again with a new one; make it longer if that takes longer)",
-                lease.as_secs_f64()
-            ),
+            ErrorKind::Expired { lease } => {
+                let seconds = lease.as_secs_f64();
+                let noun = if seconds == 1.0 { "second" } else { "seconds" };
+                write!(
+                    f,
+                    "expired: the lease of {seconds} {noun} is over, and the space of what is read under it \
+                     was needed (read again with a new one; make it longer if that takes longer)"
+                )
+            }
             ErrorKind::Invalid(what) => f.write_str(what),
         }
     }

@@ -3,6 +3,7 @@
 
 use crate::cmd::convert::several_values;
 use crate::input::{self, Refusal};
+use crate::output::counted;
 use crate::progress::Bar;
 use crate::replaced::Replaced;
 use crate::target::Kind;
@@ -98,8 +99,8 @@ impl Tables {
             }
             Keys::Integers(width) => {
                 return Err(Refusal::Record(Error::invalid(format!(
-                    "a key of {} bytes in a database whose keys are integers of {width}",
-                    key.len()
+                    "a key of {} in a database whose keys are integers of {width}",
+                    counted(key.len() as u64, "byte")
                 ))));
             }
         };

@@ -1,11 +1,12 @@
 //! Keys to look up: one argument, or a file of many in batches.
 
 use crate::input::Input;
+use crate::output::counted;
 use credenza::{Error, Result};
 use credenza_formats::{Format, MARK};
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::io::{BufRead as _, Read as _};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,11 +15,11 @@ const BATCH_KEYS: usize = 4096;
 /// And not so many that long keys fill the memory.
 const BATCH_BYTES: usize = 4 << 20;
 
-/// How a file holds keys.
 /// Longer is no key of a file: one without any end, such as a device, would fill the memory. A cdb of others may have
 /// longer ones than our stores take.
 const LONGEST: usize = 16 << 20;
 
+/// How a file holds keys.
 #[derive(Clone, Copy, Debug)]
 pub enum Layout {
     /// A key a line, which ends with a line feed, or a carriage return and a line feed; the last one may lack it. The
@@ -51,8 +52,8 @@ pub fn each_batch(
         Layout::Lines | Layout::EndedByNul => {
             let is_text = matches!(layout, Layout::Lines);
             let end = if is_text { b'\n' } else { 0 };
-            let mut reader = input.into_reader();
             let longest = if hex { 2 * LONGEST } else { LONGEST };
+            let mut reader = input.into_reader();
             let mut number = 0u64;
             loop {
                 let mut key = Vec::new();
@@ -70,7 +71,6 @@ pub fn each_batch(
                         key.drain(..MARK.len());
                     }
                 }
-                if hex {
                 if key.len() > longest {
                     let end = if is_text { "newline" } else { "NUL byte" };
                     let what = format!(
@@ -79,6 +79,7 @@ pub fn each_batch(
                     );
                     return Err(Error::invalid(what).at(&name));
                 }
+                if hex {
                     key = from_hex(&key).map_err(|what| {
                         Error::invalid(format!("key {number}: {what}")).at(&name)
                     })?;
@@ -131,7 +132,10 @@ pub fn from_hex(text: &[u8]) -> Result<Vec<u8>, String> {
     let digits = text.iter().enumerate().map(digit).collect::<Result<Vec<u8>, String>>()?;
     match digits.as_chunks::<2>() {
         (pairs, []) => Ok(pairs.iter().map(|[high, low]| high << 4 | low).collect()),
-        _ => Err(format!("{} hexadecimal digits; a byte has two", digits.len())),
+        _ => {
+            let digits = counted(digits.len() as u64, "hexadecimal digit");
+            Err(format!("{digits}; a byte has two"))
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 use crate::exit;
 use crate::replaced::{Replaced, check_is_no_store};
 use credenza::{Error, ErrorKind, Result, Staged};
+use indicatif::HumanCount;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -148,6 +149,12 @@ pub fn tell(text: impl AsRef<[u8]>) -> Result<()> {
         }
         _ => e,
     })
+}
+
+/// So many of what `noun` names one of.
+pub fn counted(n: u64, noun: &str) -> String {
+    let plural = if n == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", HumanCount(n))
 }
 
 /// Bytes as people read them: text as it is, everything else as `\xNN`.

@@ -1,6 +1,7 @@
 //! What a command reads: a store of any kind, or a table of a btree store.
 
 use crate::exit;
+use crate::output::counted;
 use crate::table::TableOf;
 use credenza::{Bytes, Get, Result, Scan, Store};
 
@@ -39,9 +40,9 @@ impl Readable {
         if let Some(store) = main {
             let count = store.read()?.tables()?.len();
             if count > 0 {
-                let noun = if count == 1 { "table" } else { "tables" };
+                let more = counted(count as u64, "more table");
                 exit::note(format_args!(
-                    "this is the main table; {count} more {noun} can be named with --table"
+                    "this is the main table; {more} can be named with --table"
                 ));
             }
         }

@@ -151,6 +151,31 @@ fn a_missing_name_is_not_called_one_that_comes_twice() {
     }
 }
 
+/// It was "1 records", and "1 keys".
+#[test]
+fn one_thing_is_no_plural() {
+    let folder = Folder::new();
+    for kind in ALL_KINDS {
+        let store = folder.store(kind, &plain_records(1));
+        let text = run(&["verify", &store]).expect(0).text();
+        assert!(text.starts_with(&format!("{store}: ok ({kind}, 1 record, ")), "{text}");
+        if matches!(kind, "hash" | "btree") {
+            let text = run_with(&["load", &store, "--from", "tsv"], b"key0\tx\n").expect(0).text();
+            assert!(text.starts_with(&format!("{store}: 1 written, 1 record now, ")), "{text}");
+        }
+    }
+    let other = Folder::new();
+    let (hash, target) = (other.store("hash", &plain_records(1)), folder.path("recovered"));
+    let trace = folder.path("trace");
+    let program = program();
+    let program = program.to_str().expect("a path that is text");
+    run(&["record", &trace, "--", program, "get", &hash, "key0"]).expect(0);
+    let text = run(&["stat", &trace]).expect(0).text();
+    assert!(text.contains(" 1 process, 1 thread\n") && text.contains(" of 1 use,"), "{text}");
+    let text = run(&["recover", &hash, &target]).expect(0).text();
+    assert!(text.starts_with(&format!("{target}: 1 key from 1 record, ")), "{text}");
+}
+
 /// What is called first stood last.
 #[test]
 fn the_words_of_a_command_stand_in_their_order() {

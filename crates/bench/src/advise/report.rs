@@ -246,8 +246,8 @@ fn notes(machine: &Machine, data: &Facts, usage: &Usage, records: u64) -> Vec<St
     }
     if records > data.records {
         notes.push(format!(
-            "with {} records a check is only of what was expected with so many",
-            text::count(data.records)
+            "with {} a check is only of what was expected with so many",
+            text::counted(data.records as usize, "record")
         ));
     }
     notes
@@ -263,8 +263,8 @@ pub(super) fn advice(report: &Report, out: &mut impl Write, colour: bool) -> io:
     }
     let parts: Vec<String> = advised.trials.iter().map(|t| text::count(t.records)).collect();
     let title = format!(
-        "Expected with {} records, as measured with {}",
-        text::count(report.records),
+        "Expected with {}, as measured with {}",
+        text::counted(report.records as usize, "record"),
         parts.join(", ")
     );
     writeln!(out, "\n{}", pen.bold(&title))?;
@@ -310,7 +310,7 @@ fn measured_row(one: &Measured, trials: &[Trial], usage: &Usage) -> Option<Vec<S
     let (what, time) = match one.class {
         Some(class) => (format!("a change, {class}"), figure(&Figure::Build).unwrap_or_else(none)),
         None => (
-            format!("the use, {} records", text::count(median.records)),
+            format!("the use, {}", text::counted(median.records as usize, "record")),
             text::nanoseconds(per_operation(&median.figures, usage)),
         ),
     };
@@ -346,7 +346,7 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
 
 fn data_in_words(data: &Facts) -> String {
     let lengths = |of: Lengths| match of.least == of.most {
-        true => format!("{} bytes", of.most),
+        true => text::counted(of.most, "byte"),
         false => format!("{} to {} bytes, half of them at most {}", of.least, of.most, of.median),
     };
     let order = if data.is_sorted { ", in order" } else { ", in no order" };
@@ -543,7 +543,7 @@ pub(super) fn check(report: &Report, out: &mut impl Write, colour: bool) -> io::
         return Ok(());
     }
     let all = if records == report.data.records { "all " } else { "" };
-    let title = format!("Checked with {all}{} records", text::count(records));
+    let title = format!("Checked with {all}{}", text::counted(records as usize, "record"));
     writeln!(out, "\n{}", pen.bold(&title))?;
     let table = Table { heads: heads.map(str::to_owned).to_vec(), rows, words: 2 };
     table.lines().iter().try_for_each(|line| writeln!(out, "{line}"))?;

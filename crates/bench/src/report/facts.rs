@@ -10,7 +10,7 @@ use std::fmt::Write;
 pub fn summary(report: &Report) -> String {
     let (s, m) = (&report.settings, &report.machine);
     let mut facts = vec![
-        format!("<b>{}</b> records", text::count(s.records)),
+        format!("<b>{}</b>", text::counted(s.records as usize, "record")),
         format!("<b>{}</b> of keys and values", text::bytes(payload(report))),
         format!("<b>{}</b>, interleaved", text::counted(s.rounds, "round")),
     ];

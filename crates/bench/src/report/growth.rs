@@ -81,7 +81,8 @@ pub fn charts(report: &Report) -> String {
             let right = runs.filter(|(_, r)| r.verified && r.ns_per_op.median > 0.0);
             let point = |(records, r): (u64, &PhaseResult)| {
                 let ns = r.ns_per_op.median;
-                let words = format!("{} records: {}", text::count(records), text::nanoseconds(ns));
+                let many = text::counted(records as usize, "record");
+                let words = format!("{many}: {}", text::nanoseconds(ns));
                 (scale.place(records as f64), ns, words)
             };
             right.map(point).collect()

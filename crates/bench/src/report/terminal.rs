@@ -93,7 +93,7 @@ fn plain(
 fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let (s, m) = (&report.settings, &report.machine);
     let mut what = vec![
-        format!("{} records", text::count(s.records)),
+        text::counted(s.records as usize, "record"),
         format!("{} of keys and values", text::bytes(s.key_bytes.saturating_add(s.value_bytes))),
         text::counted(s.rounds, "round"),
     ];

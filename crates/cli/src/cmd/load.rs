@@ -159,10 +159,9 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     if args.json {
         print_json(&args.store, read, records, bytes)?;
     } else if !quiet {
-        let (path, added, records) =
-            (output::shown(&args.store), HumanCount(added), HumanCount(records));
-        let bytes = HumanBytes(bytes);
-        output::tell(format!("{path}: {added} written, {records} records now, {bytes}\n"))?;
+        let (path, added) = (output::shown(&args.store), HumanCount(added));
+        let (records, bytes) = (output::counted(records, "record"), HumanBytes(bytes));
+        output::tell(format!("{path}: {added} written, {records} now, {bytes}\n"))?;
     }
     Ok(Status::Done)
 }
@@ -219,11 +218,12 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
     }
     let dropped = match read.saturating_sub(records) {
         0 => String::new(),
+        1 => " (1 more had a repeated key and was left out)".to_owned(),
         n => format!(" ({} more had a repeated key and were left out)", HumanCount(n)),
     };
-    let (store, count, bytes) = (output::shown(store), HumanCount(records), HumanBytes(bytes));
-    let noun = if records == 1 { "record" } else { "records" };
-    output::tell(format!("{store}: {count} {noun}, {bytes}{dropped}\n"))
+    let (store, bytes) = (output::shown(store), HumanBytes(bytes));
+    let records = output::counted(records, "record");
+    output::tell(format!("{store}: {records}, {bytes}{dropped}\n"))
 }
 
 fn print_json(store: &Path, read: u64, records: u64, bytes: u64) -> Result<()> {

@@ -238,11 +238,10 @@ fn report(args: &Put, done: &Done, quiet: bool) -> Result<()> {
     if quiet || args.key.is_some() {
         return Ok(());
     }
-    let noun = if written == 1 { "record" } else { "records" };
     let more = match kept {
         0 => String::new(),
         n => format!(" ({} more had a value, which stayed)", HumanCount(n)),
     };
-    let (path, written) = (output::shown(&args.store), HumanCount(written));
-    output::tell(format!("{path}: {written} {noun} written{more}\n"))
+    let (path, written) = (output::shown(&args.store), output::counted(written, "record"));
+    output::tell(format!("{path}: {written} written{more}\n"))
 }

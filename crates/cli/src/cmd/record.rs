@@ -2,10 +2,10 @@
 
 use crate::args::{exit_status, size};
 use crate::exit::{self, Status};
+use crate::output::counted;
 use clap::{Args, ValueEnum};
 use credenza::record::{Options, Trace};
 use credenza::{Error, Result};
-use indicatif::HumanCount;
 use nix::libc::SI_KERNEL;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd, siginfo};
@@ -169,9 +169,8 @@ fn say(args: &Record) {
     }
     match Trace::open(&args.file) {
         Ok(trace) => {
-            let plural = if trace.len() == 1 { "" } else { "s" };
-            let count = HumanCount(trace.len());
-            exit::note(format_args!("recorded {count} operation{plural} in {name}"));
+            let operations = counted(trace.len(), "operation");
+            exit::note(format_args!("recorded {operations} in {name}"));
             if let Some((why, when)) = trace.stopped() {
                 let seconds = when as f64 / 1e9;
                 exit::note(format_args!("the recording ended after {seconds:.3} s: {why}"));

@@ -8,7 +8,7 @@ use crate::{input, json, output};
 use clap::Args;
 use credenza::hash::recover;
 use credenza::{Error, Result};
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use std::path::PathBuf;
 
 /// Copy every record that is whole in a damaged hash store into a new one.
@@ -63,9 +63,10 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], done))?;
     } else if !quiet {
         let target = output::shown(&args.target);
-        let (keys, records) = (HumanCount(found.keys), HumanCount(found.records));
+        let keys = output::counted(found.keys, "key");
+        let records = output::counted(found.records, "record");
         let lost = HumanBytes(found.lost_bytes);
-        output::tell(format!("{target}: {keys} keys from {records} records, {lost} lost\n"))?;
+        output::tell(format!("{target}: {keys} from {records}, {lost} lost\n"))?;
     }
     Ok(Status::Done)
 }

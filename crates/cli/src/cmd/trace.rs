@@ -149,9 +149,13 @@ impl Found {
         writeln!(out, "entries      {}{rate}", count(trace.len()))?;
         writeln!(
             out,
-            "by           {} processes, {} threads",
-            count(self.processes.len() as u64),
-            count(self.threads.len() as u64)
+            "by           {}, {}",
+            // The one noun that takes more than an s.
+            match self.processes.len() as u64 {
+                1 => "1 process".to_owned(),
+                n => format!("{} processes", count(n)),
+            },
+            output::counted(self.threads.len() as u64, "thread")
         )?;
         let uses = self.uses();
         let mean = self.key_bytes as f64 / uses.max(1) as f64;
@@ -164,8 +168,8 @@ impl Found {
         let [one, hundredth, tenth] = self.shares().map(|share| share * 100.0);
         writeln!(
             out,
-            "hot keys     one has {one:.1} % of {} uses, 1 % of the keys {hundredth:.1} %, 10 % {tenth:.1} %",
-            count(uses)
+            "hot keys     one has {one:.1} % of {}, 1 % of the keys {hundredth:.1} %, 10 % {tenth:.1} %",
+            output::counted(uses, "use")
         )?;
         if let Some(rate) = self.hit_rate() {
             writeln!(out, "hit rate     {:.1} % of lookups", rate * 100.0)?;

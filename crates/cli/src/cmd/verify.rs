@@ -7,7 +7,7 @@ use crate::waiting::{self, for_others};
 use crate::{json, output};
 use clap::Args;
 use credenza::{Error, ErrorKind, Result, Scan, Store};
-use indicatif::{HumanBytes, HumanCount};
+use indicatif::HumanBytes;
 use std::path::{Path, PathBuf};
 
 /// Check every byte of stores.
@@ -66,8 +66,9 @@ pub fn run(args: &Verify, quiet: bool) -> Result<Status> {
 }
 
 fn print(path: &Path, Found { kind, records, bytes }: &Found) -> Result<()> {
-    let (path, records, bytes) = (output::shown(path), HumanCount(*records), HumanBytes(*bytes));
-    output::print(format!("{path}: ok ({kind}, {records} records, {bytes})\n"))
+    let (path, bytes) = (output::shown(path), HumanBytes(*bytes));
+    let records = output::counted(*records, "record");
+    output::print(format!("{path}: ok ({kind}, {records}, {bytes})\n"))
 }
 
 struct Found {

@@ -21,7 +21,7 @@ pub fn print(
 ) -> io::Result<()> {
     let pen = Pen { colour };
     let name = format!("credenza bench compare  {}", text::clean(&after.settings.workload));
-    let records = format!("{} records", text::count(after.settings.records));
+    let records = text::counted(after.settings.records as usize, "record");
     writeln!(out, "{}  {records}", pen.bold(&name))?;
     for (report, when) in [(before, "before"), (after, "after ")] {
         let (machine, rounds) = (&report.machine, text::counted(report.settings.rounds, "round"));
@@ -48,7 +48,7 @@ pub fn print(
     latencies(&different(&changes.latencies), CLOSED, out, &pen)?;
     latencies(&changes.at_rate.iter().collect::<Vec<_>>(), AT_RATE, out, &pen)?;
     for of in &changes.growth {
-        let with = format!("With {} records", text::count(of.records));
+        let with = format!("With {}", text::counted(of.records as usize, "record"));
         writeln!(out, "\n{}", pen.bold(&with))?;
         table(&of.changes, out, &pen)?;
         latencies(&different(&of.latencies), &format!("{with}: {CLOSED}"), out, &pen)?;

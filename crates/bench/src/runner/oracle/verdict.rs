@@ -1,6 +1,7 @@
 //! What a comparison found, and how it is told.
 
 use super::note::Asked;
+use crate::report::text;
 use serde::{Deserialize, Serialize};
 
 /// What came of a comparison.
@@ -95,7 +96,8 @@ impl Verdict {
             [only] => format!("{only} and the model"),
             several => several.join(", "),
         };
-        text += &format!("{workload}: {mix}; {records} records, seed {seed}\n");
+        let records = text::counted(*records as usize, "record");
+        text += &format!("{workload}: {mix}; {records}, seed {seed}\n");
         text.extend(self.missing.iter().map(Missing::in_words));
         text.extend(self.died.iter().map(Death::in_words));
         text += &match &self.difference {
