@@ -1,7 +1,7 @@
 //! A store that changes, of whichever engine, as the commands that change it see it.
 
 use crate::additions::Additions;
-use crate::any_table::{AnyTableMut, bytes_of};
+use crate::any_table::AnyTableMut;
 use crate::cmd::dump::Sink;
 use crate::progress::Bar;
 use crate::spool::Spool;
@@ -115,7 +115,7 @@ impl Changing {
     pub fn key_of<'k>(&self, text: &'k [u8]) -> Result<Cow<'k, [u8]>> {
         match self {
             Changing::Hash(_) => Ok(Cow::Borrowed(text)),
-            Changing::BTree(table) => bytes_of(table.options.keys(), text),
+            Changing::BTree(table) => table.key_of(text),
         }
     }
 

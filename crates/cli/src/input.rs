@@ -134,7 +134,7 @@ impl Records {
 
     /// The error for the record read last, with its place in the input if it is to blame.
     #[cold]
-    fn refused(&mut self, why: Refusal) -> Error {
+    pub fn refused(&mut self, why: Refusal) -> Error {
         match why {
             Refusal::Record(error) => self.reader.error_of_record(error.to_string()).at(&self.name),
             Refusal::Other(error) => error,

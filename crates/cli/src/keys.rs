@@ -1,6 +1,6 @@
 //! Keys to look up: one argument, or a file of many in batches.
 
-use crate::input::Input;
+use crate::input::{Input, Refusal};
 use crate::output::counted;
 use credenza::{Error, Result};
 use credenza_formats::{Format, MARK};
@@ -38,11 +38,13 @@ impl Layout {
     }
 }
 
-/// Calls `f` with the keys in the file at `path` (`-` is standard input), a batch at a time.
+/// Calls `f` with the keys in the file at `path` (`-` is standard input), a batch at a time. What `check` says against a
+/// key is said with its place.
 pub fn each_batch(
     path: &Path,
     layout: Layout,
     hex: bool,
+    check: impl Fn(&[u8]) -> Result<()>,
     mut f: impl FnMut(&[Vec<u8>]) -> Result<()>,
 ) -> Result<()> {
     let mut batch = Batch::default();
@@ -79,11 +81,12 @@ pub fn each_batch(
                     );
                     return Err(Error::invalid(what).at(&name));
                 }
+                let refused =
+                    |what: String| Error::invalid(format!("key {number}: {what}")).at(&name);
                 if hex {
-                    key = from_hex(&key).map_err(|what| {
-                        Error::invalid(format!("key {number}: {what}")).at(&name)
-                    })?;
+                    key = from_hex(&key).map_err(refused)?;
                 }
+                check(&key).map_err(|e| refused(e.to_string()))?;
                 batch.push(key, &mut f)?;
             }
         }
@@ -91,6 +94,7 @@ pub fn each_batch(
             let mut records = input.into_records(Some(format), &Arc::default())?;
             let (mut key, mut value) = (Vec::new(), Vec::new());
             while records.next(&mut key, &mut value)? {
+                check(&key).map_err(|e| records.refused(Refusal::Record(e)))?;
                 batch.push(key.clone(), &mut f)?;
             }
         }

@@ -48,6 +48,11 @@ impl TableOf {
         )))
     }
 
+    /// The key that text stands for.
+    pub fn key_of<'k>(&self, text: &'k [u8]) -> Result<Cow<'k, [u8]>> {
+        any_table::bytes_of(self.options.keys(), text)
+    }
+
     /// Whether a key may have several values.
     pub fn has_several_values(&self) -> bool {
         self.options.has_duplicates() != Duplicates::None

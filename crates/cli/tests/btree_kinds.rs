@@ -416,3 +416,29 @@ fn a_typed_key_that_comes_twice_is_named_as_it_was_written() {
     let got = run_with(&load, b"-5\tx\n7\ty\n-05\tz\n").expect(111);
     assert!(got.err.contains("line 3, column 1: key '-05' comes a second time"), "{}", got.err);
 }
+
+/// One of a long file was hard to find.
+#[test]
+fn a_key_of_a_file_that_is_no_number_is_named_with_its_place() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    run(&["put", &store, "--table", "ages", "7", "x"]).expect(0);
+    for (keys, more, place) in [
+        ("7\n\n9\n", &[][..], "key 2: \"\" is no key of type i64"),
+        ("7\n8\nx\n", &[], "key 3: \"x\" is no key of type i64"),
+        ("7\0x\n", &["--null"], "key 2: \"x\\n\" is no key of type i64"),
+        ("7\t1\nx\t2\n", &["--from", "tsv"], "line 2, column 1: \"x\" is no key of type i64"),
+    ] {
+        for command in ["get", "delete"] {
+            if command == "delete" && more.contains(&"--from") {
+                continue;
+            }
+            let args = [command, &store, "--table", "ages", "--keys-from", "-"];
+            let got = run_with(&[&args, more].concat(), keys.as_bytes()).expect(111);
+            let begin = got.err.starts_with("error: standard input: ");
+            assert!(begin && got.err.trim_end().ends_with(place), "{command}: {}", got.err);
+        }
+    }
+    let got = run(&["get", &store, "--table", "ages", "7"]).expect(0);
+    assert_eq!(got.text(), "x", "nothing was deleted");
+}

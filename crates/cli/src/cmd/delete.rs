@@ -88,7 +88,8 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
         match &args.keys_from {
             Some(path) => {
                 let layout = Layout::of_keys(args.null);
-                keys::each_batch(path, layout, args.hex, take)
+                let check = |key: &[u8]| store.key_of(key).map(drop);
+                keys::each_batch(path, layout, args.hex, check, take)
             }
             None => take(&keys),
         }

@@ -133,7 +133,11 @@ fn answer_all(args: &Get, store: &Readable, out: &mut Output, quiet: bool) -> Re
                 None => Layout::of_keys(args.null),
             };
             let mut done = 0;
-            keys::each_batch(path, layout, args.hex, |keys| {
+            let check = |key: &[u8]| match store {
+                Readable::Table(table) => table.key_of(key).map(drop),
+                Readable::Store(_) => Ok(()),
+            };
+            keys::each_batch(path, layout, args.hex, check, |keys| {
                 lookup.batch(keys)?;
                 done += keys.len() as u64;
                 bar.at(done);
