@@ -172,6 +172,9 @@ fn one_thing_is_no_plural() {
     run(&["record", &trace, "--", program, "get", &hash, "key0"]).expect(0);
     let text = run(&["stat", &trace]).expect(0).text();
     assert!(text.contains(" 1 process, 1 thread\n") && text.contains(" of 1 use,"), "{text}");
+    let only = ["--stores", "hash,btree", "--records", "1"];
+    let text = run(&[&["bench", "--oracle", "--gets", "1"], &only[..]].concat()).expect(0).text();
+    assert!(text.contains("; 1 record, ") && text.contains(" agree: 1 operation, "), "{text}");
     let text = run(&["recover", &hash, &target]).expect(0).text();
     assert!(text.starts_with(&format!("{target}: 1 key from 1 record, ")), "{text}");
 }

@@ -100,7 +100,7 @@ fn differences_are_counted_and_named() {
     assert!(got.contains("Stores begin with 2 records."), "{got}");
     assert!(got.contains("hash: 3 of 5 answers are as recorded"), "{got}");
     let says =
-        "1 keys are not there that were, 1 are there that were not; the first: key 'old' was there";
+        "1 key too few and 1 key too many, against the recording; the first: key 'old' was there";
     assert!(got.contains(says), "{got}");
 }
 

@@ -321,9 +321,9 @@ fn measured_row(one: &Measured, trials: &[Trial], usage: &Usage) -> Option<Vec<S
 fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let (data, machine) = (&report.data, &report.machine);
     let name = pen.bold(&format!("credenza advise  {}", text::clean(&data.source)));
-    let what = if data.kind == "trace" { "keys in a trace" } else { "records" };
-    let bytes = text::bytes(data.bytes());
-    writeln!(out, "{name}  {} {what} · {bytes}", text::count(data.records))?;
+    let many = |thing| text::counted(data.records as usize, thing);
+    let what = if data.kind == "trace" { many("key") + " in a trace" } else { many("record") };
+    writeln!(out, "{name}  {what} · {}", text::bytes(data.bytes()))?;
     let facts = [
         text::clean(&machine.cpu),
         text::counted(machine.cores, "core"),

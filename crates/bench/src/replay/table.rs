@@ -134,9 +134,9 @@ fn remarks(of: &OfStore, out: &mut String) -> std::fmt::Result {
     if differ > 0 {
         writeln!(
             out,
-            "{store}: {} keys are not there that were, {} are there that were not; the first: {}",
-            text::count(of.lost),
-            text::count(of.extra),
+            "{store}: {} too few and {} too many, against the recording; the first: {}",
+            text::counted(of.lost as usize, "key"),
+            text::counted(of.extra as usize, "key"),
             text::clean(of.first_difference.as_deref().unwrap_or_default()),
         )?;
     }

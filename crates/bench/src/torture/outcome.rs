@@ -229,23 +229,22 @@ impl Outcome {
             }
             false => counted(self.faults),
         };
-        let acknowledged = text::count(self.acknowledged);
+        let acknowledged = text::counted(self.acknowledged as usize, "acknowledged change");
         let is_whole = self.lost + self.wrong + self.torn == 0;
         let mut parts = vec![match (is_whole, self.promise) {
             (true, _) if self.looks > 0 && self.unchecked_looks == 0 => {
-                format!("kept every one of {acknowledged} acknowledged changes")
+                format!("kept every one of {acknowledged}")
             }
             (true, _) => {
                 let kept = text::count(self.acknowledged - self.unchecked);
-                format!("kept {kept} of {acknowledged} acknowledged changes")
+                format!("kept {kept} of {acknowledged}")
             }
             (false, Promise::Moment) if self.is_kept => format!(
-                "was of one moment each time, and lost {} of {acknowledged} acknowledged changes \
-                 that nobody had synced",
+                "was of one moment each time, and lost {} of {acknowledged} that nobody had synced",
                 text::count(self.lost)
             ),
             (false, _) => {
-                format!("lost {} of {acknowledged} acknowledged changes", text::count(self.lost))
+                format!("lost {} of {acknowledged}", text::count(self.lost))
             }
         }];
         if self.unchecked > 0 {

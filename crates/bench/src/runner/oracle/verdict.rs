@@ -100,14 +100,16 @@ impl Verdict {
         text += &format!("{workload}: {mix}; {records}, seed {seed}\n");
         text.extend(self.missing.iter().map(Missing::in_words));
         text.extend(self.died.iter().map(Death::in_words));
+        let operations = text::counted(*operations as usize, "operation");
         text += &match &self.difference {
             None if self.stores.is_empty() => "no store is left to compare\n".to_owned(),
             None if self.interrupted => {
-                format!("stopped by a signal: {stores} agree in {operations} operations so far\n")
+                format!("stopped by a signal: {stores} agree in {operations} so far\n")
             }
-            None => format!(
-                "{stores} agree: {operations} operations, and all records {full_checks} times\n"
-            ),
+            None => {
+                let times = text::counted(*full_checks as usize, "time");
+                format!("{stores} agree: {operations}, and all records {times}\n")
+            }
             Some(found) => found.in_words(),
         };
         text
