@@ -1,0 +1,48 @@
+//! Danger: what a person writes at the prompt of the shell is not done, or something else is.
+
+mod common;
+use common::*;
+use nix::pty::openpty;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::process::Command;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+/// What a shell at a terminal has in its store, by its keys, when it was written this, all at once.
+fn keys_after(text: &str) -> String {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(0));
+    let ends = openpty(None, None).expect("a terminal");
+    let out = ends.slave.try_clone().expect("a descriptor");
+    let mut command = Command::new(program());
+    command.args(["shell", &store]).env("TERM", "xterm").stdin(ends.slave).stdout(out);
+    let mut child = command.spawn().expect("the program starts");
+    // It keeps an end of the terminal.
+    drop(command);
+    let (mut terminal, mut shown, mut piece) = (File::from(ends.master), Vec::new(), [0; 4096]);
+    // Before, what is written is taken line by line.
+    while !shown.windows(9).any(|part| part == b"credenza>") {
+        let n = terminal.read(&mut piece).expect("a prompt");
+        shown.extend_from_slice(&piece[..n]);
+    }
+    terminal.write_all(text.as_bytes()).expect("it is read");
+    let (sender, ended) = channel();
+    std::thread::spawn(move || {
+        // Linux calls it an error when the last who writes has gone.
+        let _ = terminal.read_to_end(&mut shown);
+        let _ = sender.send(String::from_utf8_lossy(&shown).into_owned());
+    });
+    // Whoever has lost 'quit' waits for it.
+    let shown = ended.recv_timeout(Duration::from_secs(20));
+    child.kill().expect("it can be killed");
+    child.wait().expect("it ends");
+    shown.expect("it has quit");
+    run(&["scan", &store, "--keys"]).expect(0).text()
+}
+
+/// All but the first were lost.
+#[test]
+fn lines_that_are_typed_ahead_are_done() {
+    assert_eq!(keys_after("put a 1\rbegin\rput b 2\rcommit\rquit\rput c 3\r"), "a\nb\n");
+}
