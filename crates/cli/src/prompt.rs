@@ -12,6 +12,7 @@ use rustyline::hint::Hinter;
 use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
+use std::collections::VecDeque;
 use std::io::{self, BufRead, IsTerminal, StdinLock};
 
 /// Records of a hash store looked at for keys that begin as what was typed.
@@ -21,7 +22,8 @@ const KEYS_SHOWN: usize = 50;
 
 /// Where lines come from.
 pub enum Lines<'s> {
-    Person(Box<Editor<Words<'s>, MemHistory>>),
+    /// And what was pasted behind the line that was read last.
+    Person(Box<Editor<Words<'s>, MemHistory>>, VecDeque<String>),
     Script(StdinLock<'static>),
 }
 
@@ -39,24 +41,35 @@ impl<'s> Lines<'s> {
         let editor = Editor::with_history(config, MemHistory::new());
         let mut editor = editor.map_err(cannot_read)?;
         editor.set_helper(Some(Words { store, commands }));
-        Ok(Lines::Person(Box::new(editor)))
+        Ok(Lines::Person(Box::new(editor), VecDeque::new()))
     }
 
     /// Whether a person types, who sees what went wrong and goes on.
     pub fn is_person(&self) -> bool {
-        matches!(self, Lines::Person(_))
+        matches!(self, Lines::Person(..))
     }
 
     /// The next line, or none at the end.
     pub fn next(&mut self, prompt: &str) -> Result<Option<Vec<u8>>> {
         match self {
-            Lines::Person(editor) => match editor.readline(prompt) {
-                Ok(line) => Ok(Some(line.into_bytes())),
-                // Ctrl-C leaves the line, not the shell.
-                Err(ReadlineError::Interrupted) => Ok(Some(Vec::new())),
-                Err(ReadlineError::Eof) => Ok(None),
-                Err(e) => Err(cannot_read(e)),
-            },
+            Lines::Person(editor, pasted) => {
+                if let Some(line) = pasted.pop_front() {
+                    return Ok(Some(line.into_bytes()));
+                }
+                match editor.readline(prompt) {
+                    Ok(text) => {
+                        // Several lines that are pasted are read as one, of whose words some would be commands.
+                        let mut lines = text.split('\n').map(str::to_owned);
+                        let first = lines.next().unwrap_or_default();
+                        pasted.extend(lines);
+                        Ok(Some(first.into_bytes()))
+                    }
+                    // Ctrl-C leaves the line, not the shell.
+                    Err(ReadlineError::Interrupted) => Ok(Some(Vec::new())),
+                    Err(ReadlineError::Eof) => Ok(None),
+                    Err(e) => Err(cannot_read(e)),
+                }
+            }
             Lines::Script(stdin) => {
                 let mut line = Vec::new();
                 let read = stdin.read_until(b'\n', &mut line);

@@ -46,3 +46,10 @@ fn keys_after(text: &str) -> String {
 fn lines_that_are_typed_ahead_are_done() {
     assert_eq!(keys_after("put a 1\rbegin\rput b 2\rcommit\rquit\rput c 3\r"), "a\nb\n");
 }
+
+/// They were taken for one: the first would delete three keys.
+#[test]
+fn lines_that_are_pasted_are_done_one_by_one() {
+    let lines = "put a 1\nput delete 2\nput b 3\ndelete a\rdelete b\r\nput c 4";
+    assert_eq!(keys_after(&format!("\x1b[200~{lines}\x1b[201~\rquit\r")), "c\ndelete\n");
+}
