@@ -2,6 +2,7 @@
 
 mod common;
 use common::*;
+use std::process::{Command, Stdio};
 
 /// A store with a table of each kind.
 fn store_of(folder: &Folder) -> String {
@@ -239,7 +240,7 @@ fn a_key_that_does_not_fit_its_table_is_placed() {
         let got = run_with(&args, text.as_bytes()).expect(111);
         assert!(got.err.starts_with(&format!("error: standard input: {place}")), "{}", got.err);
         let input = std::fs::File::open(&file).expect("the file");
-        let mut command = std::process::Command::new(program());
+        let mut command = Command::new(program());
         let output = command.args(&args).stdin(input).output().expect("the program starts");
         let err = String::from_utf8_lossy(&output.stderr);
         assert!(err.starts_with(&format!("error: standard input: {place}")), "{err}");
@@ -273,11 +274,11 @@ fn a_shell_does_not_take_a_table_for_the_one_that_it_was() {
     let folder = Folder::new();
     let store = store_of(&folder);
     let program = program();
-    let mut shell = std::process::Command::new(program)
+    let mut shell = Command::new(program)
         .args(["shell", &store, "--table", "ages"])
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
     let mut input = shell.stdin.take().expect("its input");
@@ -301,10 +302,10 @@ fn keys_of_a_table_do_not_go_into_another_of_its_name() {
     for (n, command) in ["load", "put"].into_iter().enumerate() {
         let table = format!("days{n}");
         run(&["table", "create", &store, &table, "--keys", "u64"]).expect(0);
-        let mut child = std::process::Command::new(program())
+        let mut child = Command::new(program())
             .args([command, &store, "--table", &table, "--from", "tsv"])
-            .stdin(std::process::Stdio::piped())
-            .stderr(std::process::Stdio::piped())
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .expect("it starts");
         let mut input = child.stdin.take().expect("its input");
@@ -405,6 +406,31 @@ fn a_dump_tells_of_several_values_only_where_there_may_be_some() {
             assert!(text.starts_with(&header), "{args:?}: {text}");
         }
     }
+}
+
+/// mdb_load keeps one value of a key, and the help did not say so.
+#[test]
+fn lmdb_takes_all_values_of_a_key_as_the_help_says() {
+    let help = run(&["dump", "--help"]).expect(0).text();
+    let sed = "sed 's/^HEADER/dupsort=1\\n&/' | mdb_load -n w.mdb";
+    assert!(help.contains(sed), "{help}");
+    let has = |name| Command::new("which").arg(name).stdout(Stdio::null()).status();
+    if !has("mdb_load").is_ok_and(|status| status.success()) {
+        println!("not tested: there is no mdb_load here");
+        return;
+    }
+    let folder = Folder::new();
+    let records = [("a", "2"), ("a", "1"), ("b", "3")];
+    let records = records.map(|(key, value)| (key.into(), value.into())).to_vec();
+    let store = folder.store("constant", &records);
+    let script =
+        format!("cd {} && \"$0\" dump {store} --to db_dump | {sed} 2> told", folder.path(""));
+    let script = format!("{script} && mdb_dump -n w.mdb > dump");
+    let mut bash = Command::new("bash");
+    assert!(bash.args(["-c", &script]).arg(program()).status().expect("bash").success());
+    let back = folder.path("back");
+    run(&["load", &back, &folder.path("dump")]).expect(0);
+    assert_eq!(run(&["get", &back, "a", "--all"]).expect(0).text(), "1\n2\n");
 }
 
 /// It was shown by the bytes that it is stored as.

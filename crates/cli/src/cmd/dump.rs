@@ -18,7 +18,9 @@ use std::path::PathBuf;
 /// keys, as it is at one moment.
 ///
 /// Both forms of db_dump are read by db_load of Berkeley DB and mdb_load of LMDB. That makes a new store of at most
-/// 1 MiB unless the header names a size, which db_load refuses: sed adds it, as below.
+/// 1 MiB unless the header names a size, which db_load refuses: sed adds it, as below. Of the values of one key
+/// mdb_load keeps the last alone, unless sed adds dupsort=1 as well: then each once, sorted, if none is empty or of
+/// more than 511 bytes.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -26,6 +28,7 @@ use std::path::PathBuf;
        credenza dump words.store --to jsonl -o words.jsonl\n  \
        credenza dump words.store --to db_dump | db_load words.db\n  \
        credenza dump w --to db_dump | sed 's/^HEADER/mapsize=1073741824\\n&/' | mdb_load -n w.mdb\n  \
+       credenza dump w --to db_dump | sed 's/^HEADER/dupsort=1\\n&/' | mdb_load -n w.mdb\n  \
        credenza dump events --lease 60 -o events.txt            in a minute, or not at all\n  \
        credenza dump a.store | cdb -c a.cdb                     for tinycdb\n",
     exit_status!()
