@@ -188,7 +188,8 @@ impl fmt::Display for Error {
                 "damaged at byte {offset}: {what} (restore the file from a copy, or build it again)"
             ),
             ErrorKind::TooLarge { what, size, limit } => {
-                write!(f, "a {what} of {size} bytes is over the limit of {limit} bytes")
+                let noun = if *limit == 1 { "byte" } else { "bytes" };
+                write!(f, "a {what} of {size} bytes is over the limit of {limit} {noun}")
             }
             ErrorKind::Text { format, line, column, what } => {
                 write!(f, "{format} input, line {line}, column {column}: {what}")

@@ -175,6 +175,10 @@ fn one_thing_is_no_plural() {
     let only = ["--stores", "hash,btree", "--records", "1"];
     let text = run(&[&["bench", "--oracle", "--gets", "1"], &only[..]].concat()).expect(0).text();
     assert!(text.contains("; 1 record, ") && text.contains(" agree: 1 operation, "), "{text}");
+    let tiny = folder.path("tiny");
+    run(&["create", &tiny, "--limit", "1"]).expect(0);
+    let err = run(&["put", &tiny, "key", "value"]).expect(111).err;
+    assert!(err.ends_with(" bytes is over the limit of 1 byte\n"), "{err}");
     let text = run(&["recover", &hash, &target]).expect(0).text();
     assert!(text.starts_with(&format!("{target}: 1 key from 1 record, ")), "{text}");
 }
