@@ -563,6 +563,8 @@ mod tests {
             (file.unwrap(), path)
         };
         let (own, later) = (std::process::id(), u64::from(u32::MAX));
+        // Number 0 is given out: else what is made here would have it again.
+        temporary_name(&target);
         // Those of this process are locked as long as it builds them.
         let left = [make(MAX_PID, 0), make(own, later), make(own, 0)];
         // Of that day at that time, and not ours.
