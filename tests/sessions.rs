@@ -5,6 +5,7 @@
 mod common;
 
 use common::hash::index_of;
+use common::{is_child, passes_in_child, sys};
 use credenza::btree::{BTree, OpenOptions};
 use credenza::hash::Hash;
 use credenza::{ErrorKind, Get};
@@ -154,4 +155,31 @@ fn a_store_with_a_forgotten_transaction_is_in_use() {
     // The lock is this thread's as long as it lives: it must not be made anew.
     let error = BTree::open(&path).unwrap().write().unwrap_err();
     assert!(error.to_string().contains("this thread is writing to the store already"), "{error}");
+}
+
+/// A child's work: who has no descriptor left looks whether what others did is on the disk.
+#[test]
+fn child_looks_without_descriptors() {
+    if !is_child() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    for is_full in [false, true] {
+        let files = if is_full { sys::forbid_files() } else { Vec::new() };
+        let done = reader.sync();
+        assert_eq!(is_full, File::open("/dev/null").is_err());
+        drop(files);
+        assert!(done.is_err(), "it is not on the disk (all descriptors in use: {is_full})");
+    }
+}
+
+/// Danger: that it cannot be asked in which boot of the machine it is taken for another boot, after which nobody has what he
+/// had before.
+#[test]
+fn who_has_no_descriptors_left_knows_the_boot() {
+    passes_in_child("child_looks_without_descriptors");
 }

@@ -100,11 +100,26 @@ fn look_at(pid: u32) -> Seen {
     fields.nth(1).and_then(|start| start.parse().ok()).map_or(Seen::Nothing, Seen::Since)
 }
 
-/// A number for the machine's current boot, and for the namespace that process numbers are of.
-pub(crate) fn boot_and_namespace() -> (u128, u64) {
+/// A number for the machine's current boot, 0 if nobody tells. It is asked for until it is known: a process that has no
+/// descriptor left cannot ask, and took the boot for another.
+fn boot() -> u128 {
+    /// Its halves, neither of which is 0 where it is known. No lock, which another thread may have at the moment of a fork.
+    static HALVES: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+    let [low, high] = HALVES.each_ref().map(|half| half.load(Ordering::Relaxed));
+    if low != 0 && high != 0 {
+        return u128::from(low) | u128::from(high) << 64;
+    }
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let boot = u128::from_str_radix(&digits, 16).unwrap_or(0);
+    HALVES[0].store(boot as u64, Ordering::Relaxed);
+    HALVES[1].store((boot >> 64) as u64, Ordering::Relaxed);
+    boot
+}
+
+/// A number for the machine's current boot, and for the namespace that process numbers are of.
+pub(crate) fn boot_and_namespace() -> (u128, u64) {
+    let boot = boot();
     let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
     (boot, namespace)
 }
@@ -134,7 +149,7 @@ impl Process {
     /// Whether it has ended, as far as `observer`, who asks, can tell for certain.
     pub(crate) fn is_dead(&self, observer: &Process) -> bool {
         if self.boot != observer.boot {
-            return true;
+            return observer.boot != 0;
         }
         // Who does not see itself in /proc does not see others there.
         let is_seen = self.namespace == observer.namespace && observer.start != 0;
@@ -229,6 +244,7 @@ mod tests {
         assert!(!me.is_dead(&me));
         assert!(Process { start: me.start + 1, ..me }.is_dead(&me));
         assert!(Process { boot: me.boot ^ 1, ..me }.is_dead(&me));
+        assert!(!me.is_dead(&Process { boot: 0, ..me }), "who does not know the boot cannot tell");
         assert!(Process { pid: u32::MAX, ..me }.is_dead(&me));
         assert!(!Process { pid: u32::MAX, namespace: 1, ..me }.is_dead(&me));
         assert!(!Process { start: me.start + 1, ..me }.is_dead(&Process { start: 0, ..me }));

@@ -180,6 +180,15 @@ pub fn die_beyond_file_size() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
 }
 
+/// This process can open no file from now on, nor whatever else takes a descriptor, until what this returns is dropped.
+pub fn forbid_files() -> Vec<std::fs::File> {
+    let limit = libc::rlimit { rlim_cur: 64, rlim_max: 64 };
+    // SAFETY: the limit is read during the call.
+    let rc = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    assert_eq!(rc, 0, "cannot limit the number of files");
+    std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect()
+}
+
 /// This process, of a user with more than one, can start no thread from now on.
 pub fn forbid_threads() {
     let limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
