@@ -549,8 +549,23 @@ fn files_of_other_versions_say_what_to_do() {
     assert_eq!(other_header.to_string(), message, "a later version may sum its header elsewhere");
     let feature = refusal(24, 4);
     assert!(matches!(feature.kind(), ErrorKind::Unsupported(_)), "{feature:?}");
-    let engine = refusal(8, 2);
+    let engine = refusal(8, 9);
     assert!(engine.to_string().contains("another engine"), "{engine}");
+}
+
+/// They were called damaged, with the advice to build them again.
+#[test]
+fn stores_of_other_engines_are_called_what_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hash, btree) = (folder.path().join("hash"), folder.path().join("btree"));
+    credenza::hash::Hash::create(&hash).unwrap().insert(b"key", b"value").unwrap();
+    credenza::btree::BTree::create(&btree).unwrap().insert(b"key", b"value").unwrap();
+    let index = folder.path().join("hash-index");
+    for (path, kind) in [(hash, "a hash store"), (index, "index of a hash"), (btree, "a btree")] {
+        let error = Constant::open(&path).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::WrongFormat { .. }), "{error}");
+        assert!(error.to_string().contains(kind), "{error}");
+    }
 }
 
 /// A scan that meets a record twice, or not at all, under checksums and counts that fit.

@@ -385,10 +385,17 @@ fn check_identity(data: &[u8]) -> Result<()> {
                       `credenza convert` from another store",
         );
     }
+    let word = |at| le32(data, at).unwrap_or_default();
+    // Their headers have their checksums elsewhere: by ours they would all be damaged.
+    match word(8) {
+        2 => return wrong("it is a hash store; `credenza freeze` makes a constant file of it"),
+        3 => return wrong("it is a btree store; `credenza freeze` makes a constant file of it"),
+        0x102 => return wrong("it is the index of a hash store"),
+        _ => {}
+    }
     if data.len() < HEADER_BYTES {
         return wrong("it ends within its header: it was truncated; build or copy it again");
     }
-    let word = |at| le32(data, at).unwrap_or_default();
     let sum = data.get(..CHECKSUM_AT).map(xxh3_64);
     if sum != le64(data, CHECKSUM_AT) {
         if word(12) != VERSION {
