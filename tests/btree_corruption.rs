@@ -394,7 +394,7 @@ fn what_is_no_store_is_refused() {
         BTree::create(&fifo).unwrap_err();
     }
     fs::write(&path, "").unwrap();
-    refusal(&path);
+    assert!(refusal(&path).to_string().contains("empty"));
     let mut rng = Rng::new(1);
     for bytes in [rng.bytes(100), rng.bytes(20_000), b"\x89CRDNZA\n".to_vec(), vec![0; 3 * PAGE]] {
         fs::write(&path, bytes).unwrap();
@@ -417,7 +417,11 @@ fn what_is_no_store_is_refused() {
         fs::write(&path, bytes).unwrap();
         refusal(&path)
     };
-    assert!(matches!(sealed(8, 1).kind(), ErrorKind::WrongFormat { .. }), "another engine");
+    for (engine, kind) in [(1, "a constant file"), (2, "a hash store"), (9, "engine 9")] {
+        let error = sealed(8, engine);
+        assert!(matches!(error.kind(), ErrorKind::WrongFormat { .. }), "another engine");
+        assert!(error.to_string().contains(kind), "{error}");
+    }
     assert!(matches!(sealed(12, 9).kind(), ErrorKind::Unsupported(_)), "a later version");
     assert!(matches!(sealed(28, 4).kind(), ErrorKind::Unsupported(_)), "features");
     assert!(matches!(sealed(0, b'x').kind(), ErrorKind::WrongFormat { .. }), "magic");

@@ -182,12 +182,20 @@ impl Header {
         let wrong = |found: String| {
             Error::new(ErrorKind::WrongFormat { expected: "a credenza btree store", found })
         };
+        if bytes.is_empty() {
+            return Err(wrong("it is empty".into()));
+        }
         if bytes.get(..8) != Some(&MAGIC[..]) {
             return Err(wrong("it does not begin as one".into()));
         }
         let number = |at| le32(bytes, at).unwrap_or(0);
         if number(8) != ENGINE {
-            return Err(wrong(format!("it is a credenza file of engine {}", number(8))));
+            return Err(wrong(match number(8) {
+                1 => "it is a constant file".into(),
+                2 => "it is a hash store".into(),
+                0x102 => "it is the index of a hash store".into(),
+                other => format!("it is of engine {other}, which this version does not know"),
+            }));
         }
         let Some(sum) = le64(bytes, 56) else {
             return Err(Error::corrupt(bytes.len() as u64, "the file ends within its header"));
