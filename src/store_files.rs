@@ -1,35 +1,35 @@
 //! The files of stores that change: reading them into memory, and how much of them is there.
 
 use crate::btree::BTree;
-use crate::hash::{Hash, index_of};
+use crate::hash::Hash;
 use crate::os::map::Map;
 use crate::{Error, Residency, Result};
 use std::fs::File;
-use std::io::{self, Read};
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 
 /// The file of a btree store; none if it is in memory.
 pub(crate) fn file_of(store: &BTree) -> Result<Vec<(PathBuf, File)>> {
     let Some(path) = store.path() else { return Ok(Vec::new()) };
-    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
-    Ok(vec![(path.to_owned(), file)])
+    Ok(vec![(path.to_owned(), again(store.core().map.file(), path)?)])
 }
 
 /// The files of a hash store: its log, and its index if there is one; none if it is in memory.
 pub(crate) fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
     let Some(path) = store.path() else { return Ok(Vec::new()) };
-    let data = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let index = index_of(&data);
-    let mut files = Vec::new();
-    for path in [data, index] {
-        match File::open(&path) {
-            Ok(file) => files.push((path, file)),
-            // An index is not there, or may not be read: then each process makes its own.
-            Err(_) if !files.is_empty() => {}
-            Err(e) => return Err(Error::io("open", e).at(path)),
-        }
+    let core = store.core();
+    let mut files = vec![(path.to_owned(), again(core.data.file(), path)?)];
+    if let Some(index) = core.index_path().map_err(|e| e.at(path))? {
+        // It is not there, or may not be read: then each process makes its own.
+        files.extend(File::open(&index).ok().map(|file| (index, file)));
     }
     Ok(files)
+}
+
+/// A store's own file: at its path there may be another by now, or none.
+fn again(file: &File, path: &Path) -> Result<File> {
+    file.try_clone().map_err(|e| Error::io("open again", e).at(path))
 }
 
 /// Reads the files of a store that changes into memory: by reading, for a map of a file that its
@@ -37,11 +37,11 @@ pub(crate) fn files_of(store: &Hash) -> Result<Vec<(PathBuf, File)>> {
 pub(crate) fn preload(files: &[(PathBuf, File)]) -> Result<()> {
     let mut piece = vec![0; 1 << 20];
     for (path, file) in files {
-        let mut file: &File = file;
+        let mut at = 0;
         loop {
-            match file.read(&mut piece) {
+            match file.read_at(&mut piece, at) {
                 Ok(0) => break,
-                Ok(_) => {}
+                Ok(count) => at += count as u64,
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(Error::io("read", e).at(path)),
             }

@@ -122,6 +122,27 @@ fn memory_is_asked_for_in_vain_or_in_earnest() {
     assert_eq!(memory.residency().expect("residency").total, 0);
 }
 
+/// It was whatever lay at the path by then, which after a move, or in another folder, was nothing.
+#[test]
+fn a_moved_store_is_read_into_memory_where_it_is() {
+    let folder = TempDir::new().expect("a folder");
+    let (hash, moved) = (store_of(&folder, 5000), folder.path().join("moved"));
+    let tree = folder.path().join("tree");
+    BTree::create(&tree).expect("a store").insert(b"key", b"value").expect("it is put");
+    for path in [hash, tree] {
+        let store = credenza::open(&path).expect("the store");
+        std::fs::rename(&path, &moved).expect("it is moved");
+        store.preload().expect("it is read");
+        let total = store.residency().expect("residency").total;
+        assert!(total >= std::fs::metadata(&moved).expect("the file").len());
+        std::fs::write(&path, vec![7; 9 << 20]).expect("room for another file");
+        assert_eq!(store.residency().expect("residency").total, total, "{}", path.display());
+        std::fs::remove_file(&moved).expect("it is removed");
+        store.preload().expect("it is read");
+        assert!(store.residency().expect("residency").total > 0);
+    }
+}
+
 /// Without a map it was what a scan reads: no checksums, and not what leads to large records.
 #[test]
 fn all_of_a_file_is_read_into_memory() {

@@ -461,7 +461,7 @@ impl Core {
     }
 
     /// Where the index is: beside the data file, also if that was moved since it was opened.
-    fn index_path(&self) -> Result<Option<PathBuf>> {
+    pub(crate) fn index_path(&self) -> Result<Option<PathBuf>> {
         let Some(path) = &self.path else { return Ok(None) };
         // A store that was removed while it is open has no place any more.
         let meta = self.data.file().metadata().map_err(|e| Error::io("look at", e))?;

@@ -60,7 +60,7 @@ pub use batch::{Batch, Transaction};
 #[allow(unused_imports, reason = "the recogniser of files uses it")]
 pub(crate) use core::{recognises, recognises_index};
 #[allow(unused_imports, reason = "the builder of stores and others use them")]
-pub(crate) use format::{INDEX_FILE, index_of};
+pub(crate) use format::INDEX_FILE;
 pub use handle::Hash;
 pub use iter::Iter;
 pub use lease::LeasedValue;
