@@ -4,8 +4,11 @@
 mod common;
 
 use common::{Rng, rounds, seed};
+use credenza::btree::BTree;
 use credenza::constant::{Builder, Constant};
+use credenza::hash::Hash;
 use credenza::{Access, Get, Scan};
+use std::panic::{RefUnwindSafe, UnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -246,4 +249,28 @@ fn a_bad_replacement_is_named_and_the_old_one_stays() {
         assert!(store.refresh().unwrap());
         assert_eq!(the_generation(&store, &mut rng), 10);
     }
+}
+
+/// Whoever caught a panic in hash and btree stores had to assert that they can be used after it.
+#[test]
+fn stores_are_used_after_a_panic_that_was_caught() {
+    fn stays_whole<T: UnwindSafe + RefUnwindSafe>(_: &T) {}
+    let dir = tempfile::tempdir().unwrap();
+    publish(&dir.path().join("constant"), 0);
+    stays_whole(&Constant::open(dir.path().join("constant")).unwrap());
+    let hash = Hash::create(dir.path().join("hash")).unwrap();
+    hash.insert(b"key", b"value").unwrap();
+    catch_unwind(|| hash.update(b"key", |_| panic!("in the user's code"))).unwrap_err();
+    assert_eq!(hash.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert!(hash.replace(b"key", b"other").unwrap());
+    let btree = BTree::create(dir.path().join("btree")).unwrap();
+    let half_way = || {
+        let mut transaction = btree.write().unwrap();
+        transaction.main().insert(b"key", b"value").unwrap();
+        panic!("in the user's code");
+    };
+    catch_unwind(half_way).unwrap_err();
+    assert!(btree.is_empty().unwrap());
+    btree.insert(b"key", b"value").unwrap();
+    stays_whole(&credenza::open(dir.path().join("constant")).unwrap());
 }

@@ -4,6 +4,7 @@ mod own_thread;
 
 use crate::Result;
 pub(crate) use own_thread::OwnThread;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -31,6 +32,10 @@ pub(crate) struct Ticker {
     /// It has only to be there.
     _thread: OwnThread<mpsc::Sender<()>, ()>,
 }
+
+// Nobody looks at what the thread ends with, and nothing else of it changes: no panic leaves it half-way.
+impl UnwindSafe for Ticker {}
+impl RefUnwindSafe for Ticker {}
 
 impl Ticker {
     /// Calls `sync` every `ms` milliseconds, and at the end.
