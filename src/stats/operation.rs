@@ -15,7 +15,9 @@ pub enum Operation {
     /// Finding a place in the order of the keys: `first`, `at_or_after`, `before` and their like of a
     /// table; `first`, `last`, `seek` and `find` of a cursor, whose steps from there are not counted.
     Seek,
-    /// Reading records one after another: `scan`, `iter`, `range`.
+    /// Reading records one after another: `scan`, `iter`, `range`. Iterators, and the `scan` of a
+    /// [`Store`](crate::Store) that is a hash store, which is one, are counted when they begin and never timed: between
+    /// two records the time is the caller's.
     Scan,
     /// Adding or replacing a record: `insert`, `replace`.
     Insert,

@@ -13,10 +13,10 @@ pub enum Latency {
     /// None: histograms stay empty, and the callback is never called.
     Off,
     /// Of each thread one operation of about 256, at irregular distances, so that no rhythm of the
-    /// program decides which; and every scan, commit, abort and sync.
+    /// program decides which; and every scan but by an iterator, commit, abort and sync.
     #[default]
     Sampled,
-    /// Every operation. The clock waits until what is timed has ended, so that a processor can no
+    /// Every operation but iterators ([`Operation::Scan`]). The clock waits until what is timed has ended, so that a processor can no
     /// longer overlap the waits for memory of successive lookups, and a lookup that takes tens of
     /// nanoseconds takes hundreds.
     Every,
