@@ -213,3 +213,16 @@ fn who_may_only_read_is_not_told_that_all_is_on_the_disk() {
         reader.sync().unwrap();
     }
 }
+
+/// It was shown as where it lies: addresses, the file, the pin.
+#[test]
+fn a_value_is_shown_as_its_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", &[7, 8]).unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    for store in [store, reader] {
+        assert_eq!(format!("{:?}", store.get(b"key").unwrap().unwrap()), "Value([7, 8])");
+    }
+}

@@ -21,6 +21,7 @@ use crate::os::memory::memory_bytes;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::collections::HashSet;
+use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -34,10 +35,8 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 /// A value in the store's memory. As long as it lives the space that it is in is not reused: hold
 /// it for as long as you look at it, and copy what you keep. A process that is forked must not look at its parent's, which
 /// nothing holds there: it gets its own.
-#[derive(Debug)]
 pub struct Value<'s>(Inner<'s>);
 
-#[derive(Debug)]
 enum Inner<'s> {
     Pinned { data: &'s SharedMap, pin: Pin<'s>, at: u64, len: u64 },
     Copied(Vec<u8>),
@@ -59,6 +58,12 @@ impl Deref for Value<'_> {
 impl AsRef<[u8]> for Value<'_> {
     fn as_ref(&self) -> &[u8] {
         self
+    }
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Value").field(&&**self).finish()
     }
 }
 
