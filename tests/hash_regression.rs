@@ -562,3 +562,16 @@ fn what_a_file_has_adds_up_to_its_length() {
         }
     }
 }
+
+/// The last of what it said was up to a megabyte before the end, and of a smaller store it said nothing.
+#[test]
+fn who_verifies_records_is_told_of_the_end() {
+    let store = Hash::in_memory().unwrap();
+    for count in [10u32, 20_000] {
+        (0..count).for_each(|i| store.insert(&i.to_le_bytes(), &[7; 100]).unwrap());
+        let mut told = Vec::new();
+        store.verify_records(|done, total| told.push((done, total))).unwrap();
+        assert!(told.is_sorted());
+        assert!(told.last().is_some_and(|(done, total)| done == total && *total > 0), "{told:?}");
+    }
+}

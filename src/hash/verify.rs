@@ -69,7 +69,9 @@ impl Core {
                 told = done;
                 progress(done.min(total), total);
             }
-        })
+        })?;
+        progress(total, total);
+        Ok(())
     }
 }
 
