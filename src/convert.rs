@@ -132,6 +132,10 @@ impl<'p> Count<'p> {
 /// Makes a hash store at `path` with the records of a store of any kind; durable when the call
 /// returns. `progress` is called with records done and records to do.
 ///
+/// The store is read as by [`Scan::scan`], which compares no checksums: what damage made of a record would get one that
+/// fits. So verify a store that you keep only the copy of, or open it with [`check_reads`](crate::OpenOptions::check_reads)
+/// if it is a btree store. [`freeze`] and the `backup` of each store do so themselves.
+///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let (frozen, path) = (dir.path().join("users.constant"), dir.path().join("users.hash"));
@@ -145,8 +149,8 @@ impl<'p> Count<'p> {
 /// ```
 ///
 /// # Errors
-/// There is a file at `path`, or it cannot be written; the store is damaged; or a key of it has
-/// several values, where a hash store has one: then nothing appears at `path`.
+/// There is a file at `path`, or it cannot be written; the store is damaged where that is seen without checksums; or a
+/// key of it has several values, where a hash store has one: then nothing appears at `path`.
 pub fn thaw(
     store: &impl Scan,
     path: impl AsRef<Path>,

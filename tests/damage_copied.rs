@@ -163,3 +163,19 @@ fn a_compaction_hides_no_damage() {
         std::fs::remove_file(&path).unwrap();
     }
 }
+
+/// A scan compares no checksums of itself, and so thawing did what it was said to refuse.
+#[test]
+fn what_is_thawed_with_reads_checked_is_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, target) = (folder.path().join("store"), folder.path().join("target"));
+    let store = BTree::create(&path).unwrap();
+    for i in 0..RECORDS {
+        store.insert(&i.to_le_bytes(), &value(i)).unwrap();
+    }
+    drop(store);
+    damage(&path, 77);
+    let store = BTree::options().check_reads(true).open(&path).unwrap();
+    let error = credenza::thaw(&store, &target, |_, _| {}).unwrap_err();
+    assert!(error.is_bad_file() && !target.exists(), "{error}");
+}
