@@ -254,6 +254,9 @@ pub struct BenchArgs {
     /// Do one round of one store: the program starts itself with this
     #[arg(long, hide = true)]
     pub child: bool,
+    /// Say nothing of the progress.
+    #[arg(skip)]
+    pub quiet: bool,
 }
 
 /// What is done with runs that were saved.

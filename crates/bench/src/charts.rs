@@ -68,13 +68,13 @@ fn needed_browser() -> Result<PathBuf> {
 }
 
 /// Writes every chart of the report's page to the folder, each as SVG and PNG, in place of what has its name
-/// there.
+/// there. A sign says that it goes on, unless nothing is to be said of that.
 ///
 /// # Errors
 /// There is no browser, or it does not do what it is to; or the folder is not there, or full.
-pub fn write(report: &Report, folder: &Path) -> Result<()> {
+pub fn write(report: &Report, folder: &Path, is_quiet: bool) -> Result<()> {
     let browser = needed_browser()?;
-    let bar = progress::spinner("the charts are drawn");
+    let bar = progress::spinner_unless(is_quiet, "the charts are drawn");
     let scratch = Folder::named_by("--charts", folder)?;
     let text = html::page(report);
     let page = scratch.path().join("page.html");

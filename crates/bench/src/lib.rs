@@ -100,7 +100,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e));
     // Drawing takes a while: the table is there meanwhile.
-    let drawn = args.charts_folder().map_or(Ok(()), |folder| charts::write(&report, folder));
+    let draw = |folder| charts::write(&report, folder, args.quiet);
+    let drawn = args.charts_folder().map_or(Ok(()), draw);
     // That a file could not be written is the worse of both.
     written.and(printed).and(drawn)?;
     if report.interrupted {

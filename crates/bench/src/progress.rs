@@ -18,8 +18,11 @@ pub(crate) fn bar(steps: u64) -> ProgressBar {
     ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// Says what is done, beside a sign that moves, where the work has no steps.
-pub(crate) fn spinner(what: &'static str) -> ProgressBar {
+/// Says what is done, beside a sign that moves, where the work has no steps; unless nothing is to be said of it.
+pub(crate) fn spinner_unless(is_quiet: bool, what: &'static str) -> ProgressBar {
+    if is_quiet {
+        return ProgressBar::hidden();
+    }
     let bar = ProgressBar::new_spinner().with_message(what);
     bar.enable_steady_tick(Duration::from_millis(200));
     bar

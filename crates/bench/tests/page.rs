@@ -425,7 +425,7 @@ fn every_chart_is_written_to_a_file_of_its_own() {
     // A place that an address has other letters for.
     let charts = folder.path().join("50 % of #1, \u{e4}?");
     std::fs::create_dir(&charts).unwrap();
-    write_charts(&report, &charts).unwrap();
+    write_charts(&report, &charts, true).unwrap();
     let files = std::fs::read_dir(&charts).unwrap().map(|file| file.unwrap().path());
     let (pictures, mut drawings): (Vec<PathBuf>, Vec<PathBuf>) =
         files.partition(|file| file.extension().is_some_and(|ends| ends == "png"));

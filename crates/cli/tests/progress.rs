@@ -95,3 +95,19 @@ fn who_deletes_keys_of_a_file_sees_how_far_it_is() {
     child.kill().expect("it can be killed");
     child.wait().expect("it ends");
 }
+
+#[test]
+fn who_measures_sees_how_far_it_is_unless_it_is_to_be_quiet() {
+    let words = "--stores hash --records 100 --gets 100 --rounds 1 --phases build,get-hit --no-pin";
+    let words: Vec<&str> = words.split(' ').collect();
+    for (first, is_shown) in [(&["bench"][..], true), (&["--quiet", "bench"], false)] {
+        let args = [first, &words[..]].concat();
+        let (screen, mut child) = Screen::before(&args, Stdio::null());
+        let mut out = child.stdout.take().expect("its output");
+        std::io::copy(&mut out, &mut std::io::sink()).expect("all of it");
+        assert!(child.wait().expect("it ends").success());
+        let text = screen.all();
+        assert_eq!(text.contains("round 1"), is_shown, "{args:?}: {text:?}");
+        assert!(is_shown || text.is_empty(), "{args:?}: {text:?}");
+    }
+}

@@ -391,7 +391,7 @@ impl<'a> Run<'a> {
         let program = Program::this()?;
         let mut entrants = self.entrants(stores);
         let steps = self.args.rounds * entrants.len() * self.phases.len();
-        let bar = progress::bar(steps as u64);
+        let bar = progress::bar_unless(self.args.quiet, steps as u64);
         let work = Work { workload, folder, program: &program, bar: &bar };
         for round in 0..self.args.rounds {
             let mut order: Vec<usize> = (0..entrants.len()).collect();

@@ -31,6 +31,7 @@ pub struct Bench {
 }
 
 /// Runs the command.
-pub fn run(args: Bench) -> Result<Status> {
+pub fn run(mut args: Bench, quiet: bool) -> Result<Status> {
+    args.bench.quiet = quiet;
     credenza_bench::run(args.bench).map(Status::Code)
 }

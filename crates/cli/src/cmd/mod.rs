@@ -63,7 +63,7 @@ pub fn run(cli: Cli) -> Result<Status> {
         Command::Recover(args) => recover::run(&args, quiet),
         Command::Freeze(args) => freeze::run(&args, quiet),
         Command::Thaw(args) => thaw::run(&args, quiet),
-        Command::Bench(args) => bench::run(*args),
+        Command::Bench(args) => bench::run(*args, quiet),
         Command::Record(args) => record::run(&args, quiet),
         Command::Replay(args) => replay::run(*args, quiet),
         Command::Reproduce(args) => reproduce::run(*args, quiet),
