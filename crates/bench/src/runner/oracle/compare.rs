@@ -220,8 +220,8 @@ impl Comparison<'_> {
         let given = |(subject, answer): (&dyn Subject, &Answer)| Given {
             store: subject.name().to_owned(),
             answer: match *answer == expected {
-                true => answer.without_common_start(wrong).in_words(),
-                false => answer.without_common_start(&expected).in_words(),
+                true => answer.in_words_beside(wrong),
+                false => answer.in_words_beside(&expected),
             },
             differs: *answer != expected,
         };
@@ -229,7 +229,7 @@ impl Comparison<'_> {
             operation: self.done.operations,
             what: what.to_owned(),
             key: key.escape_ascii().to_string(),
-            model: expected.without_common_start(wrong).in_words(),
+            model: expected.in_words_beside(wrong),
             answers: self.subjects.iter().map(Box::as_ref).zip(&answers).map(given).collect(),
         })
     }

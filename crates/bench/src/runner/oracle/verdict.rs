@@ -180,6 +180,31 @@ impl Answer {
         }
     }
 
+    /// What it is where `other` was expected, or given: if it reads the same, also where the first difference is.
+    pub(super) fn in_words_beside(&self, other: &Answer) -> String {
+        let (own, other) = (self.without_common_start(other), other.without_common_start(self));
+        let words = own.in_words();
+        if words != other.in_words() {
+            return words;
+        }
+        let values = match (&own, &other) {
+            (Answer::Values(own), Answer::Values(other)) => {
+                own.iter().zip(other).find(|(own, other)| own != other)
+            }
+            (Answer::Range(own), Answer::Range(other)) => {
+                own.first().zip(other.first()).map(|(own, other)| match own.0 == other.0 {
+                    true => (&own.1, &other.1),
+                    false => (&own.0, &other.0),
+                })
+            }
+            _ => None,
+        };
+        let Some((own, other)) = values else { return words };
+        let same = own.iter().zip(other).take_while(|(own, other)| own == other).count();
+        let byte = own.get(same..=same).unwrap_or_default().escape_ascii();
+        format!("{words}, with '{byte}' behind the first {same} bytes")
+    }
+
     /// Of two ranges, only the part from their first difference on.
     pub(super) fn without_common_start(&self, other: &Answer) -> Answer {
         match (self, other) {
@@ -189,5 +214,31 @@ impl Answer {
             }
             _ => self.clone(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Both sides of a difference were shown alike.
+    #[test]
+    fn a_difference_behind_what_is_shown_is_told() {
+        let (mut right, mut wrong) = (vec![b'a'; 200], vec![b'a'; 200]);
+        (right[150], wrong[150]) = (b'b', b'c');
+        let values = [&right, &wrong].map(|value| Answer::Values(vec![value.clone()]));
+        let ranges = [&right, &wrong].map(|value| {
+            Answer::Range(vec![
+                (b"same".to_vec(), b"same".to_vec()),
+                (b"key".to_vec(), value.clone()),
+            ])
+        });
+        for [right, wrong] in [values, ranges] {
+            let told = [right.in_words_beside(&wrong), wrong.in_words_beside(&right)];
+            assert!(told[0].ends_with(", with 'b' behind the first 150 bytes"), "{}", told[0]);
+            assert!(told[1].ends_with(", with 'c' behind the first 150 bytes"), "{}", told[1]);
+        }
+        let short = [&b"a"[..], b"b"].map(|value| Answer::Values(vec![value.to_vec()]));
+        assert_eq!(short[0].in_words_beside(&short[1]), "'a'");
     }
 }
