@@ -290,30 +290,25 @@ fn damage_names_its_file_wherever_it_is_found() {
 
     let store = open(&key.as_bytes()[..8], 0xff);
     let snapshot = store.read().unwrap();
-    let table = snapshot.table(name).unwrap().unwrap().typed::<str>().unwrap();
-    check(&path, table.first());
-    check(&path, table.last());
-    check(&path, table.at_or_after(""));
-    check(&path, table.after(""));
-    check(&path, table.before("b"));
-    check(&path, table.at_or_before("b"));
-    check(&path, table.iter().next().unwrap());
-    check(&path, table.range(.."b").next_back().unwrap());
-    let mut cursor = table.cursor();
-    assert!(cursor.first().unwrap());
-    check(&path, cursor.key());
-    let table = snapshot.multi_table("several").unwrap().unwrap().typed::<str>().unwrap();
-    check(&path, table.first());
-    check(&path, table.last());
-    check(&path, table.at_or_after(""));
-    check(&path, table.after(""));
-    check(&path, table.before("b"));
-    check(&path, table.at_or_before("b"));
-    check(&path, table.iter().next().unwrap());
-    check(&path, table.range(.."b").next_back().unwrap());
-    let mut cursor = table.cursor();
-    assert!(cursor.first().unwrap());
-    check(&path, cursor.key());
+    // Tables of one value a key and of several have types of their own.
+    macro_rules! check_reads {
+        ($table:expr) => {
+            let table = $table;
+            check(&path, table.first());
+            check(&path, table.last());
+            check(&path, table.at_or_after(""));
+            check(&path, table.after(""));
+            check(&path, table.before("b"));
+            check(&path, table.at_or_before("b"));
+            check(&path, table.iter().next().unwrap());
+            check(&path, table.range(.."b").next_back().unwrap());
+            let mut cursor = table.cursor();
+            assert!(cursor.first().unwrap());
+            check(&path, cursor.key());
+        };
+    }
+    check_reads!(snapshot.table(name).unwrap().unwrap().typed::<str>().unwrap());
+    check_reads!(snapshot.multi_table("several").unwrap().unwrap().typed::<str>().unwrap());
     let mut transaction = store.write().unwrap();
     let mut table = transaction.table(name).unwrap().unwrap();
     check(&path, table.typed::<str>().unwrap().pop_first());

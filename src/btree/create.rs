@@ -6,11 +6,10 @@ use super::core::FIRST_STAMP;
 use super::format::{Commit, FIXED, Header, METAS, PAGE_BYTES, session};
 use super::meta::{META_WORDS, Meta};
 use super::tag::Tagged;
-use crate::os::file::read_exact_at;
+use crate::Result;
+use crate::os::file::{read_exact_at, write_new};
 use crate::os::process::random_id;
-use crate::{Error, Result};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 /// Pages of a new file: page 0, and the first block of the table.
 pub(super) const FIRST_PAGES: u64 = 2;
@@ -52,17 +51,8 @@ fn first_pages(header: &Header) -> Vec<u8> {
 
 /// Writes a file with an empty tree.
 pub(super) fn create_file(file: &File) -> Result<()> {
-    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
     let header = Header { store: random_id()?, tagged: Tagged(true), in_place: true };
-    let made = (|| {
-        write(&first_pages(&header), 0)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e))?;
-        write(&header.encode(), 0)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e))
-    })();
-    made.inspect_err(|_| {
-        let _ = file.set_len(0);
-    })
+    write_new(file, &first_pages(&header), &header.encode())
 }
 
 #[cfg(test)]
@@ -70,6 +60,7 @@ mod tests {
     use super::super::format::HEADER_BYTES;
     use super::super::random::Rng;
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     /// Danger: a store whose making was interrupted can never be made, or somebody's file is written over.
     #[test]

@@ -7,7 +7,7 @@ use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
 use crate::bytes::le64;
 use crate::os::atomic::Ordering;
-use crate::os::file::read_exact_at;
+use crate::os::file::{read_exact_at, write_new};
 use crate::os::process::{random_id, random_word};
 use crate::os::shared::{HEAD_BYTES, SharedMap};
 use crate::{Error, Result};
@@ -74,7 +74,6 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
 
 /// Writes a data file with an empty log.
 pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
-    let write = |bytes: &[u8], at| file.write_all_at(bytes, at).map_err(|e| Error::io("write", e));
     let (store, seed) = (random_id()?, random_word()?);
     let header = Header {
         store,
@@ -85,17 +84,10 @@ pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
         has_short_removals: true,
     };
     let (at, size) = unit_place(0);
-    let made = file.set_len(at + size).map_err(|e| Error::io("make longer", e)).and_then(|()| {
-        write(&vec![0; (at + size) as usize], 0)?;
-        write(&FIRST.encode(&header, at), at)?;
-        // A power cut must not leave the header alone: without one, nothing was made.
-        file.sync_all().map_err(|e| Error::io("make durable", e))?;
-        write(&header.encode(), 0)?;
-        file.sync_all().map_err(|e| Error::io("make durable", e))
-    });
-    made.inspect_err(|_| {
-        let _ = file.set_len(0);
-    })
+    let mut rest = vec![0; (at + size) as usize];
+    let head = FIRST.encode(&header, at);
+    rest[at as usize..at as usize + head.len()].copy_from_slice(&head);
+    write_new(file, &rest, &header.encode())
 }
 
 #[cfg(test)]

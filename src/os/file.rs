@@ -102,6 +102,18 @@ pub(crate) fn lock_within(file: &File, attempts: u32) -> Result<bool> {
     Ok(false)
 }
 
+/// Writes a new file, its header last: when the rest is durable, lest a power cut leaves the header alone. What cannot
+/// be made whole is empty.
+pub(crate) fn write_new(file: &File, rest: &[u8], header: &[u8]) -> Result<()> {
+    let write = |bytes: &[u8]| {
+        file.write_all_at(bytes, 0).map_err(|e| Error::io("write", e))?;
+        file.sync_all().map_err(|e| Error::io("make durable", e))
+    };
+    write(rest).and_then(|()| write(header)).inspect_err(|_| {
+        let _ = file.set_len(0);
+    })
+}
+
 /// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.
 pub(crate) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {
