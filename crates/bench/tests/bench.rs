@@ -317,7 +317,7 @@ fn the_oracle_compares_every_store_found() {
     let done = run(&[&usual[..], &["--workload=ycsb-e", &json_to]].concat());
     let said = text(&done.stdout);
     assert!(done.status.success(), "{said}{}", text(&done.stderr));
-    assert!(said.contains("agree: 1500 operations") && said.contains("seed 3"), "{said}");
+    assert!(said.contains("agree: 1,500 operations") && said.contains("seed 3"), "{said}");
     assert!(said.contains("'mixed' leaves out") && said.contains("hash"), "{said}");
     let verdict = json(&out);
     assert_eq!(verdict["operations"], 1500);

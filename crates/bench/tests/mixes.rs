@@ -128,7 +128,7 @@ fn the_oracle_does_what_the_mix_has_besides_operations() {
     let args = ["--oracle", "--stores=hash,btree", "--stop-seconds=1", "--check-every=100000"];
     let (done, _folder) = bench_workload(&long, &args);
     let said = text(&done.stdout);
-    assert!(done.status.success() && !said.contains("2000000 operations"), "{said}");
+    assert!(done.status.success() && !said.contains("2,000,000 operations"), "{said}");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn the_oracle_does_them_all_and_names_that_are_not_there_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (said, status) = run(folder.path(), &["--oracle", "--stores=btree,redb"]);
     assert_eq!(status, Some(0), "{said}");
-    assert!(said.contains("btree, redb agree: 1400 operations"), "{said}");
+    assert!(said.contains("btree, redb agree: 1,400 operations"), "{said}");
     for (args, status, says) in [
         (
             &["--phases=mixed-other"][..],
