@@ -474,3 +474,46 @@ fn a_program_cannot_name_its_keys_as_those_that_are_known() {
     transaction.create_table_with("t", &options).unwrap();
     assert!(transaction.table("t").unwrap().unwrap().insert(b"abc", b"").is_err());
 }
+
+#[test]
+fn estimates_are_near_also_at_the_ends_of_tables_filled_in_order() {
+    let rising: Vec<u64> = (0..60_000).collect();
+    let mut mixed = rising.clone();
+    Rng::new(seed(1)).shuffle(&mut mixed);
+    let falling = rising.iter().rev().copied().collect();
+    for (name, order) in [("rising", rising), ("falling", falling), ("mixed", mixed)] {
+        // Also of trees whose last pages have only just been begun.
+        for count in [20_000, 40_000, 50_001, 60_000] {
+            let filled = &order[..count];
+            let store = BTree::in_memory().unwrap();
+            let mut transaction = store.write().unwrap();
+            for n in filled {
+                transaction.main().insert(&n.to_bytes(), &[0; 40]).unwrap();
+            }
+            transaction.commit().unwrap();
+            let snapshot = store.read().unwrap();
+            let table = snapshot.main();
+            assert_eq!(table.estimate_range(..).unwrap(), count as u64);
+            for (from, to) in ranges_at_both_ends(filled) {
+                let keys = &from.to_bytes()[..]..&to.to_bytes()[..];
+                let exact = table.count_range(keys.clone()).unwrap();
+                let about = table.estimate_range(keys).unwrap();
+                let allowed = 100 + exact / 4;
+                assert!(
+                    about.abs_diff(exact) <= allowed,
+                    "{name}, {count}: {from}..{to} has {exact}, not {about}"
+                );
+            }
+        }
+    }
+}
+
+/// Ranges of a hundredth to half of what is between the lowest and the highest key, at the ends and between them.
+fn ranges_at_both_ends(keys: &[u64]) -> Vec<(u64, u64)> {
+    let (low, high) = (*keys.iter().min().unwrap(), keys.iter().max().unwrap() + 1);
+    let at_part = |part| {
+        let len = (high - low) / part;
+        [(low, low + len), (high - len, high), (low + len, low + 2 * len)]
+    };
+    [100, 50, 20, 10, 5, 2].into_iter().flat_map(at_part).collect()
+}

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
-//! | `table`, `table_mut`, `range`, `cursor_mut`, `count` | tables whose keys have one value each |
+//! | `table`, `table_mut`, `range`, `cursor_mut`, `count`, `estimate` | tables whose keys have one value each |
 //! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
 //! | `key`, `kind` | what keys are, and of which kind a table is |
 //! | `typed`, `typed_cursor`, `typed_multi`, `typed_multi_cursor` | tables of both kinds by keys that are not bytes |
@@ -48,6 +48,7 @@ mod create;
 mod cursor;
 mod cursor_mut;
 mod edit;
+mod estimate;
 #[cfg(test)]
 mod expiry;
 mod format;

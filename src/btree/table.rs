@@ -5,7 +5,7 @@ use super::format::Tree;
 use super::key::KeyType;
 use super::range::{Range, behind};
 use super::source::{Names, OfStore, Source};
-use super::{count, counted, kind, scan, tree};
+use super::{count, counted, estimate, kind, scan, tree};
 use crate::observe::{Recorder, Steps, Way};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
@@ -213,16 +213,16 @@ impl<'t> Table<'t> {
         })
     }
 
-    /// About how many they are, in the time of two lookups: as if every page had as much below it as
-    /// those beside it. Where records of some keys are many times as long as those of others it can be
-    /// as many times wrong; and some ten times near the highest key of a table that was filled in the
-    /// order of its keys, whose last pages have little below them yet.
+    /// About how many they are, in the time of five lookups: as if every page that is not looked at had
+    /// as many records below it as is ordinary in the table; all records are counted right, and so are
+    /// those of a leaf or two. Where records of some keys are many times as long as those of others it can
+    /// be as many times wrong.
     ///
     /// # Errors
     /// As [`Table::get`].
     pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k [u8]>) -> Result<u64> {
         let (start, end) = (keys.start_bound().cloned(), keys.end_bound().cloned());
-        count::about(self.source, &self.tree, start, end).of(self.source)
+        estimate::about(self.source, &self.tree, start, end).of(self.source)
     }
 
     /// The record with the lowest key.
