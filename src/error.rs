@@ -172,6 +172,13 @@ impl fmt::Display for Error {
                         " (raise the limit of the size of files, which `ulimit -f` tells; without one, \
                          choose a file system that takes longer files)",
                     ),
+                    io::ErrorKind::OutOfMemory => f.write_str(
+                        " (free some memory, or raise the limit of this process's memory, which `ulimit -v` \
+                         tells)",
+                    ),
+                    _ if source.raw_os_error() == Some(libc::EMFILE) => f.write_str(
+                        " (close some files, or raise the limit of open files, which `ulimit -n` tells)",
+                    ),
                     // An action that has advice of its own knows better.
                     io::ErrorKind::PermissionDenied if !action.ends_with(')') => {
                         f.write_str(" (check the owner and mode of the file and of its folder)")

@@ -100,6 +100,9 @@ fn look_at(pid: u32) -> Seen {
     fields.nth(1).and_then(|start| start.parse().ok()).map_or(Seen::Nothing, Seen::Since)
 }
 
+/// Where the kernel tells a number that no other boot of any machine has.
+pub(super) const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
+
 /// A number for the machine's current boot, 0 if nobody tells. It is asked for until it is known: a process that has no
 /// descriptor left cannot ask, and took the boot for another.
 fn boot() -> u128 {
@@ -109,7 +112,7 @@ fn boot() -> u128 {
     if low != 0 && high != 0 {
         return u128::from(low) | u128::from(high) << 64;
     }
-    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let text = fs::read_to_string(BOOT_ID).unwrap_or_default();
     let digits: String = text.chars().filter(char::is_ascii_hexdigit).collect();
     let boot = u128::from_str_radix(&digits, 16).unwrap_or(0);
     HALVES[0].store(boot as u64, Ordering::Relaxed);

@@ -8,10 +8,12 @@
 //! would be waited for until that ends, and a store of one container be closed to all others.
 
 use super::lock::LAYOUT;
-use super::process::boot_and_namespace;
+use super::process::{BOOT_ID, boot_and_namespace};
 use super::shared::{HEAD_BYTES, SharedMap};
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io;
 
 /// How things stand with what processes share in a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +48,13 @@ impl<'m> Session<'m> {
         let (boot, namespace) = boot_and_namespace();
         let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
         if boot == 0 {
+            // One who has no descriptor left can be helped.
+            match File::open(BOOT_ID) {
+                Err(e) if e.kind() != io::ErrorKind::NotFound => {
+                    return Err(Error::io("ask which boot of the machine this is", e));
+                }
+                _ => {}
+            }
             return refuse(
                 "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): \
                  nobody could tell a power failure",

@@ -121,16 +121,7 @@ impl SharedMap {
         if write == 0 || kind != libc::MAP_SHARED {
             refuse_holes(&file, &meta)?;
         }
-        let mut reserved = Room::part(room, len).next_multiple_of(1 << 20);
-        let enough = len.next_multiple_of(1 << 20).max(64 << 20);
-        let base = loop {
-            match map(&file, libc::PROT_READ | write, kind, reserved as usize) {
-                Ok(base) => break base,
-                // A limit on address space (`ulimit -v`): take what there is.
-                Err(_) if reserved / 4 >= enough => reserved /= 4,
-                Err(e) => return Err(Error::io("map", e)),
-            }
-        };
+        let (base, reserved) = reserve(&file, libc::PROT_READ | write, kind, room, len)?;
         let is_in_memory = is_in_memory(&file);
         let map = SharedMap {
             base,
@@ -520,6 +511,37 @@ fn outgrown() -> Error {
         "the store has outgrown the addresses that this process had for it when it opened it: open \
          it again",
     )
+}
+
+/// Maps a file of `len` bytes with room to grow to `room`, or less where so many addresses are not to be had; with how many.
+fn reserve(
+    file: &File,
+    protection: i32,
+    kind: i32,
+    room: u64,
+    len: u64,
+) -> Result<(NonNull<u8>, u64)> {
+    let wanted = Room::part(room, len).next_multiple_of(1 << 20);
+    let enough = len.next_multiple_of(1 << 20).max(16 << 20);
+    let mut reserved = wanted;
+    let base = loop {
+        match map(file, protection, kind, reserved as usize) {
+            Ok(base) => break base,
+            Err(_) if reserved / 4 >= enough => reserved /= 4,
+            Err(e) => return Err(Error::io("map", e)),
+        }
+    };
+    if reserved == wanted {
+        return Ok((base, reserved));
+    }
+    // A limit on addresses (`ulimit -v`): a quarter of what there is, as the store has another file and the process more
+    // to do.
+    let kept = (reserved / 4).max(enough).min(reserved);
+    // SAFETY: the end of the new map, a whole number of pages, of which nobody else knows.
+    unsafe {
+        libc::munmap(base.as_ptr().add(kept as usize).cast(), (reserved - kept) as usize);
+    }
+    Ok((base, kept))
 }
 
 fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNull<u8>> {

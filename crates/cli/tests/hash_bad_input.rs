@@ -387,3 +387,27 @@ fn a_killed_replacement_leaves_the_old_store_or_the_new_one() {
         }
     }
 }
+
+/// Danger: a store whose first file takes all addresses that a limit leaves cannot be opened for want of some for its second.
+#[test]
+fn a_store_opens_with_few_addresses_and_says_what_it_lacks() {
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let store = folder.store(engine, &plain_records(3000));
+        let limited = |limit: &str| {
+            let script = format!("ulimit {limit}; exec \"$1\" get \"$2\" key7");
+            let mut bash = Command::new("bash");
+            bash.args(["-c", &script, "bash"]).arg(program()).arg(&store).output().expect("bash")
+        };
+        for kib in [200_000, 300_000, 400_000, 1_000_000] {
+            let done = limited(&format!("-v {kib}"));
+            let err = String::from_utf8_lossy(&done.stderr);
+            assert_eq!(done.status.code(), Some(0), "{engine}, {kib}: {err}");
+        }
+        let done = limited("-n 5");
+        let err = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.code(), Some(111), "{engine}: {err}");
+        assert!(err.contains("Too many open files") && err.contains("`ulimit -n`"), "{err}");
+        assert!(!err.contains("power failure"), "{err}");
+    }
+}
