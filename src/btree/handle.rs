@@ -105,7 +105,8 @@ impl OpenOptions {
     /// The file is missing, may not be opened for writing, is no tree store, or its beginning is
     /// damaged. Or somebody who may not write reads it, or the other way round: see
     /// [`OpenOptions::read_only`]. Or the statistics that are asked for cannot be had, or the recording that
-    /// the environment asks for ([`record`](crate::record)).
+    /// the environment asks for ([`record`](crate::record)). Or `/proc` is not mounted, as in a process that
+    /// has another root: what was opened before stays usable there.
     pub fn open(self, path: impl AsRef<Path>) -> Result<BTree> {
         let path = path.as_ref();
         if self.is_read_only && self.is_created {

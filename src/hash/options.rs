@@ -128,7 +128,8 @@ impl OpenOptions {
     /// The file is missing, may not be opened, is no hash store, has another limit, or is damaged
     /// where its beginning or, after a power failure, its log was read; or the statistics that are
     /// asked for cannot be had, or the recording that the environment asks for
-    /// ([`record`](crate::record)).
+    /// ([`record`](crate::record)); or `/proc` is not mounted, as in a process that has another root:
+    /// what was opened before stays usable there.
     pub fn open(self, path: impl AsRef<Path>) -> Result<Hash> {
         let path = path.as_ref();
         if self.is_created && self.is_read_only {

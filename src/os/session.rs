@@ -56,8 +56,9 @@ impl<'m> Session<'m> {
                 _ => {}
             }
             return refuse(
-                "this machine does not say which boot it is in (/proc/sys/kernel/random/boot_id): \
-                 nobody could tell a power failure",
+                "there is no /proc/sys/kernel/random/boot_id, so that a power failure could not be told from a \
+                 process that died: mount /proc, or open the store before the process has another root \
+                 (chroot)",
             );
         }
         if u128::from(low) | u128::from(high) << 64 != boot {
