@@ -76,6 +76,56 @@ fn a_file_size_limit_is_an_error_and_the_old_store_stays() {
     }
 }
 
+/// The program was aborted.
+#[test]
+fn a_record_that_does_not_fit_in_memory_is_refused_with_its_place() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(10));
+    let before = std::fs::read(&store).expect("the old store");
+    let names = folder.names();
+    // Without what would be long: it never ends.
+    for (format, begin, place) in [
+        (
+            "cdb",
+            "+1,1:a->b\n+1,4294967295:k->",
+            "line 2, column 18: there is no memory for a value of ",
+        ),
+        ("tsv", "a\tb\nk\t", "line 2, column 3: there is no memory for a value of "),
+        ("map", "a b\nk ", "line 2, column 3: there is no memory for a value of "),
+        (
+            "db_dump",
+            "VERSION=3\nformat=bytevalue\nHEADER=END\n 6b\n ",
+            "line 5, column 2: there is no memory",
+        ),
+        ("tdbdump", "{\nkey(1) = \"k\"\ndata(4) = \"", "line 3, column 12: there is no memory"),
+        ("mdbm_export", "format=print\nHEADER=END\nk\n", "line 4, column 1: there is no memory"),
+        (
+            "jsonl",
+            "\n {\"key\":\"k\",\"value\":\"",
+            "line 2, column 2: there is no memory for a line of ",
+        ),
+    ] {
+        let got = load_in_little_memory(&store, format, begin, "yes aaaaaaa | tr -d '\\n'");
+        assert!(got.err.contains(place), "{format}: {}", got.err);
+        assert!(std::fs::read(&store).expect("the old store") == before, "{format}");
+        assert_eq!(folder.names(), names, "{format} left a file");
+    }
+    // The line fits, and what is made of it does not.
+    let begin = "{\"key\":\"k\",\"value\":\"\\n";
+    let rest = "head -c 10000000 /dev/zero | tr '\\0' a; printf '\"}\\n'";
+    let got = load_in_little_memory(&store, "jsonl", begin, rest);
+    let place = "line 1, column 1: there is no memory for a line of 10000024 bytes";
+    assert!(got.err.contains(place), "{}", got.err);
+}
+
+/// `load` into a constant store of a text that begins so and goes on with what the script `rest` writes.
+fn load_in_little_memory(store: &str, format: &str, begin: &str, rest: &str) -> Run {
+    let script = format!(
+        "(printf '%s' \"$3\"; {rest}) 2>/dev/null | (ulimit -v 100000; exec \"$1\" load \"$2\" --from {format})"
+    );
+    shell(&script, &[store, begin]).expect(111)
+}
+
 /// That the limit is the error of this run, with this file's name and what to do.
 #[track_caller]
 fn is_told(got: &Run, file: &str) {

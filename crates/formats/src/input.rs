@@ -1,7 +1,8 @@
 //! The bytes of a text file, with the line and column of the next one.
 //!
 //! Invariants: what is asked for is appended to the caller's buffer as it arrives, so that memory
-//! follows what the input holds and never what it claims to hold; lines and columns count bytes,
+//! follows what the input holds and never what it claims to hold, and where there is no more of it the
+//! input is refused; lines and columns count bytes,
 //! from 1, also inside binary keys and values. The source's buffer is given back only when all of it
 //! has been taken, so that a record costs no call for that, and lines are counted as late as can be.
 
@@ -152,6 +153,13 @@ impl Input {
         self.error(place, format!("a {name} of more than {limit} bytes is over the limit"))
     }
 
+    /// There is no memory for a field of so many bytes, which may be part of it.
+    #[cold]
+    pub fn no_memory(&self, start: Place, field: Field, bytes: usize) -> Error {
+        let name = field.name;
+        self.error(start, format!("there is no memory for a {name} of {bytes} bytes or more"))
+    }
+
     /// What is buffered and not taken yet, at least one byte; empty at the end of the input.
     fn fill(&mut self) -> Result<&[u8]> {
         while !self.ended {
@@ -219,7 +227,8 @@ impl Input {
             if plain > field.text_limit().saturating_sub(out.len()) {
                 return Err(self.too_long(start, field));
             }
-            out.extend_from_slice(&buffer[..plain]);
+            let appended = append(out, &buffer[..plain]);
+            appended.map_err(|bytes| self.no_memory(start, field, bytes))?;
             self.take_plain(plain);
             if let Some((_, byte)) = found {
                 self.skip_peeked(byte);
@@ -261,13 +270,15 @@ impl Input {
 
     /// Appends the next `count` bytes, whatever they are.
     pub fn exactly(&mut self, mut count: usize, out: &mut Vec<u8>, field: Field) -> Result<()> {
+        let start = self.place();
         while count > 0 {
-            let mut taken = 0;
+            let (mut taken, mut appended) = (0, Ok(()));
             self.take_buffered(|bytes| {
                 taken = bytes.len().min(count);
-                out.extend_from_slice(&bytes[..taken]);
+                appended = append(out, &bytes[..taken]);
                 Some(taken)
             })?;
+            appended.map_err(|bytes| self.no_memory(start, field, bytes))?;
             if taken == 0 {
                 let what =
                     format!("the input ends inside a {}: {count} bytes are missing", field.name);
@@ -342,6 +353,13 @@ impl Input {
     pub fn check_limit(&self, start: Place, out: &[u8], field: Field) -> Result<()> {
         if out.len() > field.limit { Err(self.too_long(start, field)) } else { Ok(()) }
     }
+}
+
+/// Appends `bytes`; the error is how many there would be, for which there is no memory.
+pub(crate) fn append(out: &mut Vec<u8>, bytes: &[u8]) -> std::result::Result<(), usize> {
+    out.try_reserve(bytes.len()).map_err(|_| out.len() + bytes.len())?;
+    out.extend_from_slice(bytes);
+    Ok(())
 }
 
 /// Moves `place` behind `bytes`.

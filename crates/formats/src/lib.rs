@@ -25,7 +25,8 @@
 //!
 //! Limits: a key of at most 64 KiB and a value of at most 4 GiB - 1, as everywhere in Credenza; a
 //! header line of at most 64 KiB, a line of JSON of at most 6 GiB. Memory follows the bytes that
-//! have been read, never a length that the input claims. Lines and columns in errors count bytes,
+//! have been read, never a length that the input claims; where there is none for a record, that is an
+//! error as its limit is. Lines and columns in errors count bytes,
 //! from 1, also inside binary keys and values; after an error the reader gives no more records.
 //!
 //! `map` has no keys that are empty, begin with `#` or contain a blank, a tab or a line feed, and no
@@ -156,7 +157,7 @@ impl Reader {
     ///
     /// # Errors
     /// The input does not follow its format (the kind is `Text` and tells line and column), a key
-    /// or a value is over its limit (likewise), or the input could not be read. The records
+    /// or a value is over its limit or does not fit in memory (likewise), or the input could not be read. The records
     /// before were good; after an error every call fails.
     pub fn next_record(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         match self.state {
