@@ -59,8 +59,12 @@ impl Codec for JsonLines {
         if !is_room_for_copies(&self.line) {
             return Err(input.no_memory(start, LINE, self.line.len()));
         }
+        let line = std::str::from_utf8(&self.line).map_err(|e| {
+            let what = "a byte that is not UTF-8; key_base64 and value_base64 are for such keys and values";
+            input.error(start.right(e.valid_up_to()), what)
+        })?;
         let object: Object<'_> =
-            serde_json::from_slice(&self.line).map_err(|e| at(input, start, &e))?;
+            serde_json::from_str(line).map_err(|e| at(input, start, line, &e))?;
         put(input, start, (object.key, object.key_base64), key, KEY)?;
         put(input, start, (object.value, object.value_base64), value, VALUE)?;
         Ok(true)
@@ -89,10 +93,12 @@ fn is_room_for_copies(line: &[u8]) -> bool {
 }
 
 /// Where serde_json saw an error; its own text without its place, which is relative to the line.
-fn at(input: &Input, start: Place, error: &serde_json::Error) -> Error {
+fn at(input: &Input, start: Place, line: &str, error: &serde_json::Error) -> Error {
     let text = error.to_string();
     let what = text.rsplit_once(" at line ").map_or(text.as_str(), |(what, _)| what);
-    input.error(start.right(error.column().saturating_sub(1)), what)
+    // It is at the byte that it saw last, and what is missing is behind that.
+    let before = if error.is_eof() { line.len() } else { error.column().saturating_sub(1) };
+    input.error(start.right(before), what)
 }
 
 /// Puts a key or value, which is there either as text or as base64, into `out`.

@@ -125,6 +125,8 @@ const BAD: &[(Format, &str, u64, u64, &str)] = &[
     (Format::JsonLines, "{\"key\":\"\\ud800\",\"value\":\"b\"}", 1, 15, "hex escape"),
     (Format::JsonLines, "{\"key\":\"a\",\"value_base64\":\"YQ\"}", 1, 1, "not base64"),
     (Format::JsonLines, "{\"key\":\"a\",\"value\":\"b\"} {}", 1, 25, "trailing"),
+    (Format::JsonLines, " {\"key\":\"a\",\"value\":\"b\n", 1, 23, "EOF"),
+    (Format::JsonLines, "{\"key\":\"a\",\"value\":\"b\"", 1, 23, "EOF"),
 ];
 
 #[test]
@@ -195,6 +197,14 @@ fn a_record_that_is_not_wanted_is_placed_where_it_begins() {
     ] {
         assert_eq!(begins(format, text.as_bytes(), 8192, true), [place], "{format}");
     }
+}
+
+#[test]
+fn a_byte_of_json_that_is_not_utf8_is_placed_where_it_is() {
+    let (line, column, what) =
+        error_of(Format::JsonLines, b"\n {\"key\":\"k\xc3\xa9\xffey\",\"value\":\"\"}\n");
+    assert_eq!((line, column), (2, 13));
+    assert!(what.contains("not UTF-8"), "{what}");
 }
 
 #[test]
