@@ -13,10 +13,12 @@ use rustyline::history::MemHistory;
 use rustyline::validate::Validator;
 use rustyline::{CompletionType, Config, Context, Editor, Helper};
 use std::collections::VecDeque;
-use std::io::{self, BufRead, IsTerminal, StdinLock};
+use std::io::{self, BufRead, IsTerminal, Read, StdinLock};
 
 /// Records of a hash store looked at for keys that begin as what was typed.
 const KEYS_LOOKED_AT: usize = 10_000;
+/// No line is longer: what has no end, such as a device, would fill the memory.
+pub const LONGEST: usize = 64 << 20;
 /// Keys that are shown.
 const KEYS_SHOWN: usize = 50;
 
@@ -49,7 +51,7 @@ impl<'s> Lines<'s> {
         matches!(self, Lines::Person(..))
     }
 
-    /// The next line, or none at the end.
+    /// The next line, or none at the end. Of one that is longer than any may be it is the begin, and longer as well.
     pub fn next(&mut self, prompt: &str) -> Result<Option<Vec<u8>>> {
         match self {
             Lines::Person(editor, pasted) => {
@@ -72,7 +74,7 @@ impl<'s> Lines<'s> {
             }
             Lines::Script(stdin) => {
                 let mut line = Vec::new();
-                let read = stdin.read_until(b'\n', &mut line);
+                let read = stdin.take(LONGEST as u64 + 1).read_until(b'\n', &mut line);
                 let read = read.map_err(|e| Error::io("read", e).at("standard input"))?;
                 Ok((read > 0).then_some(line))
             }

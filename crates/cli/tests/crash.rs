@@ -126,6 +126,17 @@ fn load_in_little_memory(store: &str, format: &str, begin: &str, rest: &str) -> 
     shell(&script, &[store, begin]).expect(111)
 }
 
+/// It filled the memory.
+#[test]
+fn an_endless_line_ends_the_shell() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(1));
+    let script = "(echo len; cat /dev/zero) | (ulimit -v 600000; exec \"$1\" shell \"$2\")";
+    let got = shell(script, &[&store]).expect(111);
+    assert!(got.err.contains("line 2: a line of more than 67108864 bytes"), "{}", got.err);
+    assert_eq!(got.text(), "1\n");
+}
+
 /// That the limit is the error of this run, with this file's name and what to do.
 #[track_caller]
 fn is_told(got: &Run, file: &str) {

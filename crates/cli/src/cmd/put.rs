@@ -218,12 +218,13 @@ fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Resul
 }
 
 fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
-    let mut stdin = std::io::stdin().lock();
+    let stdin = std::io::stdin().lock();
     if !quiet && stdin.is_terminal() {
         exit::note("reading the value from this terminal; Ctrl-D ends it");
     }
     let mut value = Vec::new();
-    let read = stdin.read_to_end(&mut value);
+    // Longer is none: what has no end, such as a device, would fill the memory.
+    let read = stdin.take(1 << 32).read_to_end(&mut value);
     read.map_err(|e| Error::io("read", e).at("standard input"))?;
     Ok(value)
 }

@@ -5,7 +5,7 @@ use crate::changing::Changing;
 use crate::cmd::stat;
 use crate::exit::{self, Status};
 use crate::output::{Output, escaped};
-use crate::prompt::Lines;
+use crate::prompt::{LONGEST, Lines};
 use crate::session::Session;
 use crate::words;
 use clap::Args;
@@ -39,7 +39,7 @@ for other bytes, as scan shows them.
 /// Read and change a hash or btree store, command by command.
 ///
 /// With a history and completion of commands and keys (Tab) in a terminal. From a file or a pipe,
-/// commands are read line by line: the first that fails ends the shell, and what was not committed
+/// commands are read line by line, of at most 64 MiB each: the first that fails ends the shell, and what was not committed
 /// is forgotten, which is an error where the input ends and none after 'quit'; empty lines, and those that begin with #, are passed over. 'help' lists the
 /// commands. Within a transaction get sees what it changed, and of a btree store, which is scanned in
 /// the order of its keys, so do scan and len; else they and stat show the store without it.
@@ -77,8 +77,7 @@ pub fn run(args: &Shell) -> Result<Status> {
     let (mut number, mut status, mut has_quit) = (0u64, Status::Done, false);
     while let Some(line) = lines.next(shell.prompt())? {
         number += 1;
-        let said = words::split(&line).map_err(Error::invalid);
-        let said = said.and_then(|words| shell.obey(&words));
+        let said = words_of(&line).and_then(|words| shell.obey(&words));
         match shell.out.flush().map_err(|e| Error::io("write", e).at(shell.out.name())) {
             // Who has gone does not want to know; what is asked for is done all the same.
             Err(e) if exit::is_closed_pipe(&e) => shell.out = Output::nowhere()?,
@@ -206,6 +205,16 @@ impl Conversation<'_> {
         }
         Ok(Said::Done)
     }
+}
+
+fn words_of(line: &[u8]) -> Result<Vec<Vec<u8>>> {
+    if line.len() > LONGEST {
+        return Err(Error::invalid(format!(
+            "a line of more than {LONGEST} bytes, which is the limit here: 'credenza put FILE KEY' reads a long \
+             value, and 'credenza load' records"
+        )));
+    }
+    words::split(line).map_err(Error::invalid)
 }
 
 fn not_understood(command: &[u8]) -> Error {
