@@ -408,15 +408,23 @@ fn a_dump_tells_of_several_values_only_where_there_may_be_some() {
     }
 }
 
+/// Whether this machine has a program; a line tells if not.
+fn is_there(name: &str) -> bool {
+    let found = Command::new("which").arg(name).stdout(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        println!("not tested: there is no {name} here");
+    }
+    is_there
+}
+
 /// mdb_load keeps one value of a key, and the help did not say so.
 #[test]
 fn lmdb_takes_all_values_of_a_key_as_the_help_says() {
     let help = run(&["dump", "--help"]).expect(0).text();
     let sed = "sed 's/^HEADER/dupsort=1\\n&/' | mdb_load -n w.mdb";
     assert!(help.contains(sed), "{help}");
-    let has = |name| Command::new("which").arg(name).stdout(Stdio::null()).status();
-    if !has("mdb_load").is_ok_and(|status| status.success()) {
-        println!("not tested: there is no mdb_load here");
+    if !is_there("mdb_load") {
         return;
     }
     let folder = Folder::new();
@@ -431,6 +439,33 @@ fn lmdb_takes_all_values_of_a_key_as_the_help_says() {
     let back = folder.path("back");
     run(&["load", &back, &folder.path("dump")]).expect(0);
     assert_eq!(run(&["get", &back, "a", "--all"]).expect(0).text(), "1\n2\n");
+}
+
+/// It takes no second value of a key, and the help did not say so.
+#[test]
+fn tdbrestore_takes_one_value_of_a_key_as_the_help_says() {
+    let help = run(&["dump", "--help"]).expect(0).text();
+    assert!(
+        help.contains("A tdb file has one value a key: tdbrestore ends with an error"),
+        "{help}"
+    );
+    let folder = Folder::new();
+    let records = [("a", "1"), ("a", "2"), ("b", "3")];
+    let store = folder.store("cdb", &records_of(&records));
+    let restores = |store: &str| {
+        let file = folder.path("tdb");
+        let _ = std::fs::remove_file(&file);
+        let script = format!("\"$0\" dump {store} --to tdbdump | tdbrestore {file}");
+        let mut bash = Command::new("bash");
+        bash.args(["-c", &script]).arg(program()).stderr(Stdio::null());
+        bash.status().expect("bash").success()
+    };
+    let once = folder.path("once");
+    let text = folder.file("text", &run(&["dump", &store]).expect(0).out);
+    run(&["load", &once, &text, "--duplicates", "last"]).expect(0);
+    if is_there("tdbrestore") {
+        assert!(restores(&once) && !restores(&store));
+    }
 }
 
 /// It was shown by the bytes that it is stored as.

@@ -21,6 +21,9 @@ use std::path::PathBuf;
 /// 1 MiB unless the header names a size, which db_load refuses: sed adds it, as below. Of the values of one key
 /// mdb_load keeps the last alone, unless sed adds dupsort=1 as well: then each once, sorted, if none is empty or of
 /// more than 511 bytes.
+///
+/// A tdb file has one value a key: tdbrestore ends with an error where a key of tdbdump's form comes a second time, and
+/// leaves a file of the records before. 'load --duplicates first' or 'last' makes a store that it takes.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
