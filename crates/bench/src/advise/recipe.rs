@@ -28,6 +28,14 @@ const BTREE_RANGE: &str = include_str!("recipe/btree_range.rs");
 const BTREE_MANY_RANGE: &str = include_str!("recipe/btree_many_range.rs");
 const NUMBERS: &str = include_str!("recipe/numbers.rs");
 const NUMBERS_MANY: &str = include_str!("recipe/numbers_many.rs");
+const HASH_READ: &str = include_str!("recipe/hash_read.rs");
+const HASH_MANY_READ: &str = include_str!("recipe/hash_many_read.rs");
+const BTREE_READ: &str = include_str!("recipe/btree_read.rs");
+const BTREE_MANY_READ: &str = include_str!("recipe/btree_many_read.rs");
+const BTREE_RANGE_READ: &str = include_str!("recipe/btree_range_read.rs");
+const BTREE_MANY_RANGE_READ: &str = include_str!("recipe/btree_many_range_read.rs");
+const NUMBERS_READ: &str = include_str!("recipe/numbers_read.rs");
+const NUMBERS_MANY_READ: &str = include_str!("recipe/numbers_many_read.rs");
 /// What stands in these for the name of the store.
 const NAME: &str = "my.store";
 /// The table with keys that are numbers.
@@ -48,12 +56,19 @@ pub(super) fn of(candidate: &Candidate, subject: &Subject, facts: &Facts, usage:
 fn piece(candidate: &Candidate, usage: &Usage) -> &'static str {
     let is_copy = candidate.setting == Some("copy=on");
     let of = |single, many| if usage.batches { many } else { single };
+    let is_read = usage.writes == 0.0;
     match (&*candidate.store, candidate.form.keys) {
         ("constant", _) if is_copy => of(COPY, COPY_MANY),
         ("constant", _) => of(CONSTANT, CONSTANT_MANY),
+        ("hash", _) if is_read => of(HASH_READ, HASH_MANY_READ),
         ("hash", _) => of(HASH, HASH_MANY),
+        ("btree", None) if usage.ranges > 0.0 && is_read => {
+            of(BTREE_RANGE_READ, BTREE_MANY_RANGE_READ)
+        }
         ("btree", None) if usage.ranges > 0.0 => of(BTREE_RANGE, BTREE_MANY_RANGE),
+        ("btree", None) if is_read => of(BTREE_READ, BTREE_MANY_READ),
         ("btree", None) => of(BTREE, BTREE_MANY),
+        ("btree", Some(_)) if is_read => of(NUMBERS_READ, NUMBERS_MANY_READ),
         ("btree", Some(_)) => of(NUMBERS, NUMBERS_MANY),
         _ => "",
     }
@@ -146,6 +161,24 @@ mod tests {
         }
     }
 
+    /// Danger: who copies what is printed for a use without changes has a store changed by lookups.
+    #[test]
+    fn where_nothing_changes_what_is_printed_changes_nothing() {
+        let usage =
+            |writes, batches, ranges| Usage { writes, batches, ranges, ..Usage::only("get") };
+        for (store, keys) in [("hash", None), ("btree", None), ("btree", Some("u64"))] {
+            let mut candidate = Candidate::plain(store);
+            candidate.form.keys = keys;
+            for (batches, ranges) in [(false, 0.0), (true, 0.0), (false, 0.2), (true, 0.2)] {
+                let of = |writes| piece(&candidate, &usage(writes, batches, ranges));
+                assert!(of(0.1).contains("insert(") && of(0.1).contains("fn change("));
+                let read = of(0.0);
+                assert!(read.contains("read_only(true)") && read.contains("fn lookup("), "{read}");
+                assert!(!read.contains("insert") && !read.contains("urability"), "{read}");
+            }
+        }
+    }
+
     /// What is printed is compiled here, and does what it says.
     mod printed {
         pub(super) mod constant {
@@ -184,6 +217,30 @@ mod tests {
         pub(super) mod numbers_many {
             include!("recipe/numbers_many.rs");
         }
+        pub(super) mod hash_read {
+            include!("recipe/hash_read.rs");
+        }
+        pub(super) mod hash_many_read {
+            include!("recipe/hash_many_read.rs");
+        }
+        pub(super) mod btree_read {
+            include!("recipe/btree_read.rs");
+        }
+        pub(super) mod btree_many_read {
+            include!("recipe/btree_many_read.rs");
+        }
+        pub(super) mod btree_range_read {
+            include!("recipe/btree_range_read.rs");
+        }
+        pub(super) mod btree_many_range_read {
+            include!("recipe/btree_many_range_read.rs");
+        }
+        pub(super) mod numbers_read {
+            include!("recipe/numbers_read.rs");
+        }
+        pub(super) mod numbers_many_read {
+            include!("recipe/numbers_many_read.rs");
+        }
     }
 
     #[test]
@@ -205,6 +262,15 @@ mod tests {
         assert_eq!(found, [(b"k".to_vec(), b"v".to_vec())]);
         let found = printed::numbers::change(&path("n"), 7, b"v").unwrap();
         assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        for found in [
+            printed::hash_read::lookup(&path("h"), b"k").unwrap(),
+            printed::btree_read::lookup(&path("b"), b"k").unwrap(),
+            printed::numbers_read::lookup(&path("n"), 7).unwrap(),
+        ] {
+            assert_eq!(found.as_deref(), Some(&b"v"[..]));
+        }
+        let found = printed::btree_range_read::lookup(&path("br"), b"k").unwrap();
+        assert_eq!(found, [(b"k".to_vec(), b"v".to_vec())]);
     }
 
     #[test]
@@ -222,5 +288,9 @@ mod tests {
         let found = printed::btree_many_range::change(&path("br"), &keys, b"v").unwrap();
         assert_eq!((&found[..2], &found[2..]), (&wanted[..], &wanted[..1]));
         assert_eq!(printed::numbers_many::change(&path("n"), &[7, 8], b"v").unwrap(), wanted);
+        assert_eq!(printed::hash_many_read::lookup(&path("h"), &keys).unwrap(), wanted);
+        assert_eq!(printed::btree_many_read::lookup(&path("b"), &keys).unwrap(), wanted);
+        assert_eq!(printed::btree_many_range_read::lookup(&path("br"), &keys).unwrap(), found);
+        assert_eq!(printed::numbers_many_read::lookup(&path("n"), &[7, 8]).unwrap(), wanted);
     }
 }
