@@ -38,8 +38,25 @@ pub(crate) fn facts(dir: &Path, cpu: Option<usize>, clock_ns: f64) -> Machine {
         load_average: load_average(),
         clock_ns,
         started_unix: since_1970.as_secs(),
-        program: format!("credenza {}", env!("CARGO_PKG_VERSION")),
+        program: program(cfg!(debug_assertions)),
     }
+}
+
+/// What a program that was built without `--release` says of itself behind its version.
+const UNOPTIMISED: &str = ", without optimisation";
+
+fn program(is_debug: bool) -> String {
+    format!("credenza {}{}", env!("CARGO_PKG_VERSION"), if is_debug { UNOPTIMISED } else { "" })
+}
+
+/// Our engines are part of the program, rivals mostly are libraries that somebody else has
+/// optimised: beside these ours are measured far too slow where the program is not.
+pub(crate) fn about_program(machine: &Machine) -> Option<String> {
+    machine.program.ends_with(UNOPTIMISED).then(|| {
+        "this program was built without optimisation: what is part of it, as constant, hash, btree \
+         and redb, is many times slower than in one built with --release"
+            .to_owned()
+    })
 }
 
 /// The machine's memory in bytes.
@@ -202,6 +219,14 @@ fn caches(cpu: usize) -> Vec<Cache> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Danger: our engines beside rivals that are optimised, and figures that are none of theirs.
+    #[test]
+    fn a_program_without_optimisation_says_so() {
+        let of = |is_debug| Machine { program: program(is_debug), ..Machine::default() };
+        assert_eq!(about_program(&of(false)), None);
+        assert!(about_program(&of(true)).unwrap().contains("without optimisation"));
+    }
 
     #[test]
     fn facts_are_read() {

@@ -198,10 +198,14 @@ impl Report {
     /// Notes that there was no time for these parts.
     pub(super) fn note_skipped(&mut self, parts: &[usize]) {
         let parts: Vec<String> = parts.iter().map(|one_of| format!("1/{one_of}")).collect();
-        self.notes.push(format!(
+        let note = format!(
             "there was no time for {} of the data: --seconds with more gives a better prediction",
             parts.join(" and ")
-        ));
+        );
+        // Of each class of changes that is measured there may be one.
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
 }
 
@@ -215,11 +219,12 @@ fn notes(machine: &Machine, data: &Facts, usage: &Usage, records: u64) -> Vec<St
                 .to_owned(),
         );
     }
+    notes.extend(machine::about_program(machine));
     let [load, ..] = machine.load_average;
     if load > 0.5 {
         notes.push(format!(
-            "other programs were running (load average {load:.1} on {} cores): times are less certain",
-            machine.cores
+            "other programs were running (load average {load:.1} on {}): times are less certain",
+            text::counted(machine.cores, "core")
         ));
     }
     if data.repeated > 0 {

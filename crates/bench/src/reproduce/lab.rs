@@ -112,6 +112,7 @@ impl<'a> Lab<'a> {
                 machine.filesystem
             ));
         }
+        notes.extend(machine::about_program(&machine));
         let [load, ..] = machine.load_average;
         if load > 0.5 {
             notes.push(format!(

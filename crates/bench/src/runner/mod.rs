@@ -125,6 +125,7 @@ fn run(args: &BenchArgs) -> Result<Report> {
     run.groups = limit.as_ref().map(Limit::groups);
     let machine = machine::facts(folder.path(), run.cpu, run.clock_ns);
     notes.extend(notes::about_folder(args, &run.phases, &workload.mixes, &machine.filesystem));
+    notes.extend(machine::about_program(&machine));
     notes.extend(notes::about_load(&machine));
     let stores = run.stores(&shape, &workload)?;
     notes.extend(notes::about_builds(args, &run.phases, &stores, &machine.filesystem));

@@ -30,6 +30,7 @@ pub use together::ThroughputChange;
 use super::stats::{self, Ratio, Verdict};
 use super::{text, work};
 use crate::driver;
+use crate::machine::about_program;
 use crate::result::{Machine, PhaseResult, Report, Settings, StoreInfo};
 use crate::workload::{Action, Phase};
 use credenza::{Error, Result};
@@ -353,6 +354,9 @@ fn notes(before: &Report, after: &Report) -> Vec<String> {
     differ(&mut says, "governor", &machines[0].governor, &machines[1].governor);
     differ(&mut says, "system", &machines[0].os, &machines[1].os);
     for (machine, when) in machines.into_iter().zip(["earlier", "later"]) {
+        if about_program(machine).is_some() {
+            says.push(format!("the program of the {when} run was built without optimisation"));
+        }
         let load = machine.load_average[0];
         if load > BUSY {
             says.push(format!("other programs ran beside the {when} run (load average {load:.1})"));

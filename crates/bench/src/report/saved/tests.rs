@@ -215,6 +215,19 @@ fn figures_that_were_not_asked_for_again_are_named_and_do_not_regress() {
     assert!(text.contains("Nothing regressed."), "{text}");
 }
 
+/// Danger: all of ours is many times slower in such a run, and the libraries are not.
+#[test]
+fn a_run_of_a_program_without_optimisation_is_told() {
+    let (before, mut after) = (fixture(), fixture());
+    let told = |after: &Report| compare(&before, after, 5.0).unwrap().notes;
+    let says = |note: &String| note.contains("without optimisation");
+    assert!(!told(&after).iter().any(says), "{:?}", told(&after));
+    after.machine.program = "credenza 0.1.0, without optimisation".to_owned();
+    let notes = told(&after);
+    let later = "the program of the later run was built without optimisation";
+    assert!(notes.iter().filter(|note| says(note)).eq([later]), "{notes:?}");
+}
+
 #[test]
 fn unlike_runs_are_told_apart() {
     let (before, mut after) = (fixture(), fixture());
