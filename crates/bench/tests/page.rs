@@ -88,6 +88,24 @@ fn our_own_wrong_answers_and_missing_rounds_are_not_glossed_over() {
     assert!(!page_of(&fixture()).2.contains(">?"), "seven rounds are enough");
 }
 
+/// Danger: a list that is short because nothing could be judged reads as if ours were ahead in all
+/// that it does not name.
+#[test]
+fn what_could_not_be_judged_stands_with_what_we_are_not_ahead_in() {
+    let mut report = fixture();
+    let page = page_of(&report).2;
+    assert!(page.contains("Where constant is not ahead") && !page.contains("Too few rounds"));
+    let scans = |r: &&mut PhaseResult| matches!(&*r.phase, "scan" | "build");
+    for result in report.results.iter_mut().filter(scans) {
+        result.ns_per_op.samples.truncate(2);
+        result.rounds = 2;
+    }
+    let page = page_of(&report).2;
+    assert!(page.contains("Where constant is not ahead"));
+    let told = "Too few rounds to say of every rival whether constant is ahead: build, scan.";
+    assert!(page.contains(told));
+}
+
 #[test]
 fn strings_from_outside_stay_text() {
     let hostile = "\"'><img src=x onerror=alert(1)><!--script--></script><script>alert(2)</script>";

@@ -187,17 +187,33 @@ impl<'a> Comparison<'a> {
 
     /// Every peer and phase where an engine of ours is not shown to be faster: worst first.
     pub fn not_ahead(&self, own: &str) -> Vec<Headline<'a>> {
-        let mut found = Vec::new();
-        for phase in &self.phases {
-            for rival in self.peers(own) {
-                let Some(ratio) = self.ratio(own, rival, phase) else { continue };
-                if matches!(ratio.verdict(), Verdict::Slower | Verdict::NoDifference) {
-                    found.push(Headline { phase, rival, ratio });
-                }
-            }
-        }
+        let mut found: Vec<_> = self.not_ahead_by_phase(own).flatten().collect();
         found.sort_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
         found
+    }
+
+    /// The same phase by phase, as these are shown, the worst of each first.
+    pub fn not_ahead_by_phase(&self, own: &str) -> impl Iterator<Item = Vec<Headline<'a>>> {
+        self.phases.iter().map(move |phase| {
+            let is_not = |r: &Ratio| matches!(r.verdict(), Verdict::Slower | Verdict::NoDifference);
+            let ratios = self.ratios_to_peers(own, phase).filter(|h| is_not(&h.ratio));
+            let mut found: Vec<_> = ratios.collect();
+            found.sort_by(|a, b| a.ratio.median.total_cmp(&b.ratio.median));
+            found
+        })
+    }
+
+    /// The phases of which an engine of ours and some peer have too few rounds to say who is ahead.
+    pub fn unjudged(&self, own: &str) -> Vec<&'a str> {
+        let too_few = |h: Headline| h.ratio.verdict() == Verdict::TooFewRounds;
+        let unjudged = |phase: &&'a str| self.ratios_to_peers(own, phase).any(too_few);
+        self.phases.iter().copied().filter(unjudged).collect()
+    }
+
+    fn ratios_to_peers(&self, own: &str, phase: &'a str) -> impl Iterator<Item = Headline<'a>> {
+        let ratio =
+            move |rival| Some(Headline { phase, rival, ratio: self.ratio(own, rival, phase)? });
+        self.peers(own).filter_map(ratio)
     }
 
     /// The phases in which this store gave wrong answers.

@@ -120,11 +120,11 @@ fn losses(c: &Comparison, own: &str) -> String {
         let (rival, part) = (escape(rival), text::percent(bytes as f64 / own_bytes as f64));
         let _ = write!(items, "<li><b>file size</b>: that of {rival} is {part} of ours</li>");
     }
-    let judged = |h: &Headline| h.ratio.verdict() != Verdict::TooFewRounds;
+    let unjudged = c.unjudged(own);
     if items.is_empty() && c.headlines(own).is_empty() {
         return String::new();
     }
-    if items.is_empty() && !c.headlines(own).iter().all(judged) {
+    if items.is_empty() && !unjudged.is_empty() {
         return format!(r#"<p class="note">Too few rounds to say where {own} is not ahead.</p>"#);
     }
     if items.is_empty() {
@@ -134,7 +134,15 @@ fn losses(c: &Comparison, own: &str) -> String {
             r#"<p class="note">No rival{of} matched {own} in any phase of this run. That is said of this data on this machine.</p>"#
         );
     }
-    format!(r#"<h3 class="gap">Where {own} is not ahead</h3><ul class="losses">{items}</ul>"#)
+    let too_few = match escape(&unjudged.join(", ")) {
+        none if none.is_empty() => none,
+        phases => format!(
+            r#"<p class="note">Too few rounds to say of every rival whether {own} is ahead: {phases}.</p>"#
+        ),
+    };
+    format!(
+        r#"<h3 class="gap">Where {own} is not ahead</h3><ul class="losses">{items}</ul>{too_few}"#
+    )
 }
 
 /// The ends of a ratio's interval; nothing of too few rounds.

@@ -319,13 +319,18 @@ fn headlines(c: &Comparison, own: &str, out: &mut impl Write, pen: &Pen) -> io::
         headline_line(headline, phases, out, pen)?;
     }
     let others: Vec<String> = c
-        .not_ahead(own)
-        .iter()
-        .filter(|h| !best.iter().any(|b| (b.phase, b.rival) == (h.phase, h.rival)))
-        .map(|h| format!("{} by {}", text::clean(h.phase), text::clean(h.rival)))
+        .not_ahead_by_phase(own)
+        .filter_map(|of_phase| {
+            let is_told =
+                |h: &&Headline| best.iter().any(|b| (b.phase, b.rival) == (h.phase, h.rival));
+            let rivals = of_phase.iter().filter(|h| !is_told(h)).map(|h| text::clean(h.rival));
+            let rivals = rivals.collect::<Vec<_>>().join(", ");
+            let phase = text::clean(of_phase.first()?.phase);
+            (!rivals.is_empty()).then(|| format!("{phase} by {rivals}"))
+        })
         .collect();
     if !others.is_empty() {
-        wrapped(out, pen, "  ", &format!("also matched or beaten in {}", others.join(", ")))?;
+        wrapped(out, pen, "  ", &format!("also matched or beaten in {}", others.join("; ")))?;
     }
     let alone: Vec<String> = c.others(own).map(text::clean).collect();
     if !alone.is_empty() {
@@ -521,6 +526,25 @@ mod tests {
         let lmdb = report.results.iter_mut().find(scan("lmdb")).unwrap();
         lmdb.ns_per_op = stats::summarise(&[1.5, 1.4, 1.5, 1.6, 1.5]);
         assert!(printed(&report, false).contains("also matched or beaten in scan by lmdb"));
+    }
+
+    #[test]
+    fn all_further_rivals_of_a_phase_stand_together() {
+        let mut report = fixture();
+        for result in &mut report.results {
+            let ns = match (&*result.store, &*result.phase) {
+                (_, phase) if !matches!(phase, "get-hit" | "scan") => continue,
+                ("mcdb", _) => 20.0,
+                ("sparkey", _) => 25.0,
+                ("cdb", _) => 30.0,
+                ("constant", _) => 40.0,
+                _ => 90.0,
+            };
+            result.ns_per_op = stats::summarise(&[ns; 7]);
+        }
+        let text = printed(&report, false);
+        let told = "  also matched or beaten in get-hit by sparkey, cdb; scan by sparkey, cdb\n";
+        assert!(text.contains(told), "{text}");
     }
 
     #[test]
