@@ -170,7 +170,7 @@ impl Core {
             return Err(Error::corrupt(len, "the file ends before its first page"));
         }
         let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-        let room = if path.is_some() { ROOM.max(4 * len) } else { MEMORY_ROOM };
+        let room = if path.is_some() { ROOM.max(len.saturating_mul(4)) } else { MEMORY_ROOM };
         let map = SharedMap::new(clone, is_writable, room)?;
         Ok(Core {
             map,
@@ -651,5 +651,14 @@ mod tests {
         }
         assert!(next >= MAX_PAGES);
         const { assert!(HEAD_BYTES == PAGE_BYTES) };
+    }
+
+    /// The file has holes, and what it says of itself is right.
+    #[test]
+    fn a_file_that_is_too_long_to_be_mapped_is_an_error() {
+        let file = memory_file().unwrap();
+        create_file(&file).unwrap();
+        file.set_len(1 << 62).unwrap();
+        Core::of(file, false, Some(Path::new("store"))).unwrap_err();
     }
 }

@@ -156,7 +156,7 @@ impl Core {
             return Err(Error::corrupt(len, "the file ends before its first record"));
         }
         let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-        let room = if path.is_some() { DATA_ROOM.max(4 * len) } else { MEMORY_ROOM };
+        let room = if path.is_some() { DATA_ROOM.max(len.saturating_mul(4)) } else { MEMORY_ROOM };
         let data = SharedMap::new(clone, is_writable, room)?;
         let empty =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
@@ -685,4 +685,18 @@ pub(crate) fn recognises(head: &[u8]) -> bool {
 /// Whether one that begins so is an index, which is no store: not what is left of one that was cut short.
 pub(crate) fn recognises_index(head: &[u8]) -> bool {
     head.len() >= MAGIC.len() + 4 && is_index(head)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The file has holes, and what it says of itself is right.
+    #[test]
+    fn a_file_that_is_too_long_to_be_mapped_is_an_error() {
+        let file = memory_file().unwrap();
+        create_data(&file, 0).unwrap();
+        file.set_len(1 << 62).unwrap();
+        Core::of(file, Some("store".into()), false, true, 0).unwrap_err();
+    }
 }

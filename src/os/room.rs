@@ -12,6 +12,8 @@ const ALL: u64 = 1 << 46;
 const PART: u64 = 64;
 /// What each may take however many there are.
 const LEAST: u64 = 4 << 30;
+/// No process has as many: whoever needs them, for a file of holes, cannot map it.
+const TOO_MANY: u64 = 1 << 62;
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
@@ -23,7 +25,7 @@ impl Room {
     /// How many a map of a file of `len` bytes is to take that would have `wanted`.
     pub(super) fn part(wanted: u64, len: u64) -> u64 {
         let left = ALL.saturating_sub(TAKEN.load(Ordering::Relaxed));
-        wanted.min((left / PART).max(LEAST)).max(len.saturating_mul(2))
+        wanted.min((left / PART).max(LEAST)).max(len.saturating_mul(2)).min(TOO_MANY)
     }
 
     pub(super) fn taken(addresses: u64) -> Room {

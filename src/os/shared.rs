@@ -611,6 +611,14 @@ impl SharedMap {
 mod tests {
     use super::*;
 
+    /// A file of holes may be as long as numbers go.
+    #[test]
+    fn a_file_that_is_too_long_to_be_mapped_is_an_error() {
+        let file = memory_file().unwrap();
+        file.set_len(i64::MAX.cast_unsigned()).unwrap();
+        SharedMap::new(file, true, 1 << 20).unwrap_err();
+    }
+
     /// Were it taken for the new one, what is written next could be behind the end of the file.
     #[test]
     fn a_length_from_before_a_cut_is_not_taken_for_the_new_one() {
