@@ -8,7 +8,7 @@
 use super::as_of::AsOf;
 use super::create::{FIRST_PAGES, create_file, is_unborn};
 use super::format::{
-    COMMIT_WORDS, Commit, ENGINE, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
+    COMMIT_WORDS, Commit, ENGINE, ENTRY, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
     SUMMED, TABLES, page_sum, session, table_of,
 };
 use super::in_place::CHANGING;
@@ -386,10 +386,13 @@ impl Core {
     #[inline(always)]
     pub(crate) fn entry_at(&self, page: u64) -> Option<u64> {
         let (block, i) = table_of(page);
-        let table = self.word(session::TABLES + 8 * block.min(TABLES - 1));
-        let from = table.load(Ordering::Acquire);
+        // Damage may name a page that there cannot be: the last block tells of no others.
+        if block >= TABLES {
+            return None;
+        }
+        let from = self.word(session::TABLES + 8 * block).load(Ordering::Acquire);
         let from = from.checked_mul(PAGE_BYTES).filter(|from| *from != 0)?;
-        from.checked_add(16 * i)
+        from.checked_add(ENTRY * i)
     }
 
     /// Makes the locks and words that processes share as long as the machine runs.
@@ -651,6 +654,16 @@ mod tests {
         }
         assert!(next >= MAX_PAGES);
         const { assert!(HEAD_BYTES == PAGE_BYTES) };
+    }
+
+    /// Page 0 may name any, as that of the journal, and any place for a block of the table.
+    #[test]
+    fn no_entry_is_that_of_a_page_that_cannot_be() {
+        let core = Core::in_memory().unwrap();
+        core.word(session::TABLES + 8 * (TABLES - 1)).store(1, Ordering::Release);
+        for page in [first_of_table(TABLES), 1 << 62, (1 << 63) - 1, u64::MAX] {
+            assert!(core.entry(page).unwrap_err().is_bad_file());
+        }
     }
 
     /// The file has holes, and what it says of itself is right.
