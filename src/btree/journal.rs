@@ -279,10 +279,12 @@ impl Core {
         let end = used.saturating_add(bytes.len() as u64);
         // As after a power failure, but for where the commit before ends: no base has less.
         let is_readable = entry.follows((durable, base.commit.end), base.commit.end);
-        let at = journal.page * PAGE_BYTES + used;
+        // Whatever page 0 says by now.
+        let first = journal.page.saturating_mul(PAGE_BYTES);
+        let at = first.saturating_add(used);
         // Beyond what this process may write the kernel would end it.
-        let is_allowed = at + bytes.len() as u64 <= longest_file();
-        if end > journal.pages * PAGE_BYTES || !is_readable || !is_allowed {
+        let is_allowed = first.saturating_add(end) <= longest_file();
+        if end > journal.pages.saturating_mul(PAGE_BYTES) || !is_readable || !is_allowed {
             return Ok(false);
         }
         self.word(session::SYNCING).store(commit.stamp, Ordering::SeqCst);
@@ -343,7 +345,9 @@ impl Writer<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::BTree;
     use super::*;
+    use crate::durability::Durability;
 
     #[test]
     fn what_is_appended_is_what_is_read() {
@@ -368,6 +372,22 @@ mod tests {
                 encoded[at] ^= 1;
             }
         }
+    }
+
+    /// Whoever may write to the file can write what he wants in its head.
+    #[test]
+    fn a_journal_that_ends_at_the_end_of_numbers_takes_no_more() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = BTree::options().create(true).durability(Durability::Sync);
+        let store = options.open(folder.path().join("store")).unwrap();
+        let insert = |i: u64| store.insert(&i.to_le_bytes(), b"value").unwrap();
+        let core = store.core();
+        (0..100).take_while(|_| core.load(session::JOURNAL_END) == 0).for_each(|i| _ = insert(i));
+        assert_ne!(core.load(session::JOURNAL_END), 0, "nothing was appended");
+        core.word(session::JOURNAL_END).store(u64::MAX, Ordering::SeqCst);
+        insert(200);
+        assert_eq!(core.load(session::DURABLE), core.newest().stamp);
+        store.verify(|_, _| ()).unwrap();
     }
 
     #[test]
