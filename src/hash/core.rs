@@ -28,7 +28,7 @@ use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::newest::Newest;
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
-use crate::os::place::sync_folder_of;
+use crate::os::place::{path_of, sync_folder_of};
 use crate::os::process::{own_pid, prepare, random_word};
 use crate::os::publish::{self, Staged};
 use crate::os::session::{Session, Standing};
@@ -37,7 +37,6 @@ use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::marker::PhantomData;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
@@ -463,14 +462,12 @@ impl Core {
     /// Where the index is: beside the data file, also if that was moved since it was opened.
     pub(crate) fn index_path(&self) -> Result<Option<PathBuf>> {
         let Some(path) = &self.path else { return Ok(None) };
-        // A store that was removed while it is open has no place any more.
+        // A store that was removed while it is open has no place any more, nor one that has another name since.
         let meta = self.data.file().metadata().map_err(|e| Error::io("look at", e))?;
         if meta.nlink() == 0 {
             return Ok(None);
         }
-        let link = format!("/proc/self/fd/{}", self.data.file().as_raw_fd());
-        let path = std::fs::read_link(link).unwrap_or_else(|_| path.clone());
-        Ok(Some(index_of(&path)))
+        Ok(path_of(self.data.file(), path).map(|path| index_of(&path)))
     }
 
     /// Whether nobody has begun to write since a private index was made.
@@ -690,6 +687,25 @@ pub(crate) fn recognises_index(head: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hash::Hash;
+
+    /// The kernel calls a name that is gone one with " (deleted)" behind it, also where the file has another.
+    #[test]
+    fn a_store_whose_name_is_gone_leaves_no_index_under_one_that_it_never_had() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, other] = ["store", "other"].map(|name| folder.path().join(name));
+        let store = Hash::create(&path).unwrap();
+        store.insert(b"key", b"value").unwrap();
+        std::fs::hard_link(&path, &other).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        store.rebuild_index(false).unwrap();
+        store.insert(b"another", b"value").unwrap();
+        assert_eq!(store.len().unwrap(), 2);
+        drop(store);
+        let is_there = |end: &str| folder.path().join(format!("store{end}")).exists();
+        assert!(!is_there("") && !is_there(" (deleted)-index"));
+        assert_eq!(Hash::open(&other).unwrap().len().unwrap(), 2);
+    }
 
     /// The file has holes, and what it says of itself is right.
     #[test]

@@ -7,6 +7,7 @@ use super::file::{FileId, is_same};
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +69,14 @@ impl Place {
         let now = std::fs::read_link(proc_path(folder)).ok()?;
         if is_same(folder, now.metadata()) { Some(now.join(self.path.file_name()?)) } else { None }
     }
+}
+
+/// What an open file is called now that was opened at `path`; `None` if it has lost that name, whatever others it has.
+pub(crate) fn path_of(file: &File, path: &Path) -> Option<PathBuf> {
+    let Ok(now) = std::fs::read_link(proc_path(file)) else { return Some(path.to_owned()) };
+    // So the kernel marks a name that is gone; but a file may be called so.
+    let is_marked = now.as_os_str().as_bytes().ends_with(b" (deleted)");
+    if is_marked && !is_same(file, now.metadata()) { None } else { Some(now) }
 }
 
 /// Makes the name of the file at `path` durable.
