@@ -21,6 +21,7 @@ mod durability;
 mod error;
 mod hash_builder;
 mod keyhash;
+mod magic;
 mod observe;
 mod open;
 mod os;

@@ -1,9 +1,10 @@
 //! Opening a store whose kind is not known: it is recognised by its content.
 
-use crate::btree::{self, BTree};
+use crate::btree::BTree;
 use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
-use crate::hash::{self, Hash};
+use crate::hash::Hash;
+use crate::magic::{self, MAGIC, engine_of};
 use crate::os::file::{open_regular, read_exact_at};
 use crate::os::lock::is_locked;
 use crate::os::opening::OPEN;
@@ -108,14 +109,14 @@ impl OpenOptions {
     /// Never writes to the file or beside it. A hash store that may be written is otherwise opened as
     /// its writers open it, so that readers can hold values in place and its index is made where there
     /// is none; so is a btree store, and nobody can have that open so while others have it open to
-    /// write: see [`btree::OpenOptions::read_only`]. One that may not be is opened for reading only.
+    /// write: see [`btree::OpenOptions::read_only`](crate::btree::OpenOptions::read_only). One that may not be is opened for reading only.
     #[must_use]
     pub fn read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;
         self
     }
 
-    /// Compares every page of a btree store that is read with its checksum: see [`btree::OpenOptions::check_reads`]. Stores of
+    /// Compares every page of a btree store that is read with its checksum: see [`btree::OpenOptions::check_reads`](crate::btree::OpenOptions::check_reads). Stores of
     /// other kinds are checked by [`Constant::verify`], [`Hash::verify`] and [`Hash::verify_records`].
     #[must_use]
     pub fn check_reads(mut self, is_checked: bool) -> Self {
@@ -229,16 +230,14 @@ fn recognise(path: &Path) -> Result<Kind> {
     let (file, meta) = open_regular(path)?;
     let mut head = vec![0; meta.len().min(HEAD_BYTES) as usize];
     read_exact_at(&file, &mut head, 0)?;
-    if hash::recognises(&head) {
-        return Ok(Kind::Hash);
-    }
-    if btree::recognises(&head) {
-        return Ok(Kind::BTree);
-    }
-    // It begins as a constant file does, but for the engine.
-    let is_index = hash::recognises_index(&head);
-    if head.starts_with(&constant::MAGIC) && !is_index {
-        return Ok(Kind::Constant);
+    let engine = engine_of(&head);
+    match engine {
+        Some(magic::HASH) => return Ok(Kind::Hash),
+        Some(magic::BTREE) => return Ok(Kind::BTree),
+        Some(magic::HASH_INDEX) => {}
+        // What else there is of this library the constant engine says.
+        _ if head.starts_with(&MAGIC) => return Ok(Kind::Constant),
+        _ => {}
     }
     if Mcdb::recognises(&head, meta.len()) {
         return Ok(Kind::Mcdb);
@@ -249,7 +248,7 @@ fn recognise(path: &Path) -> Result<Kind> {
     if Cdb::recognises(&head, meta.len()) {
         return Ok(Kind::Cdb);
     }
-    let found = if is_index {
+    let found = if engine == Some(magic::HASH_INDEX) {
         "it is the index of a hash store, whose name has no '-index' behind it".into()
     } else if head.is_empty() {
         "it is empty".into()

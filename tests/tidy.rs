@@ -153,11 +153,12 @@ fn unsafe_places(file: &File) -> Vec<String> {
 /// Names at the crate's root that only carry errors.
 const ERRORS: [&str; 4] = ["error", "Error", "ErrorKind", "Result"];
 /// What every engine may use of the crate, besides errors and itself.
-const SHARED: [&str; 17] = [
+const SHARED: [&str; 18] = [
     "bytes",
     "durability",
     "checksum",
     "keyhash",
+    "magic",
     "sort",
     "observe",
     "stats",
@@ -178,7 +179,9 @@ fn layering(file: &File) -> Vec<String> {
     let Some(module) = module_of(&file.path) else { return Vec::new() };
     let own = module.first().map_or("", String::as_str);
     let shared: &[&str] = match own {
-        "os" | "bytes" | "capability" | "checksum" | "durability" | "keyhash" | "sort" => &[],
+        "os" => &["magic"],
+        "magic" => &["bytes"],
+        "bytes" | "capability" | "checksum" | "durability" | "keyhash" | "sort" => &[],
         "stats" => &["os", "bytes"],
         "record" => &["os", "bytes", "stats"],
         "observe" => &["record", "stats"],

@@ -8,8 +8,8 @@
 use super::as_of::AsOf;
 use super::create::{FIRST_PAGES, create_file, is_unborn};
 use super::format::{
-    COMMIT_WORDS, Commit, ENGINE, ENTRY, FIXED, HEADER_BYTES, Header, MAGIC, MAX_PAGES, METAS, PAGE_BYTES,
-    SUMMED, TABLES, page_sum, session, table_of,
+    COMMIT_WORDS, Commit, ENTRY, FIXED, HEADER_BYTES, Header, MAX_PAGES, METAS, PAGE_BYTES, SUMMED,
+    TABLES, page_sum, session, table_of,
 };
 use super::in_place::CHANGING;
 use super::journal::Since;
@@ -629,11 +629,6 @@ pub(crate) fn no_entry(page: u64) -> Error {
 #[cold]
 pub(crate) fn bad_page_sum(page: u64) -> Error {
     Error::corrupt(page * PAGE_BYTES, "the page's checksum does not fit")
-}
-
-/// Whether a file that begins so is a tree.
-pub(crate) fn recognises(head: &[u8]) -> bool {
-    head.starts_with(&MAGIC) && crate::bytes::le32(head, 8) == Some(ENGINE)
 }
 
 #[cfg(test)]

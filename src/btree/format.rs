@@ -4,7 +4,7 @@
 
 use super::tag::Tagged;
 use crate::bytes::{array, le32, le64};
-pub(crate) use crate::os::publish::MAGIC;
+use crate::magic::{self, BTREE, MAGIC};
 use crate::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -13,9 +13,8 @@ pub(crate) const PAGE: usize = 4096;
 /// The same where addresses are counted.
 pub(crate) const PAGE_BYTES: u64 = PAGE as u64;
 
-/// Engine number of tree files.
-pub(crate) const ENGINE: u32 = 3;
-pub(crate) const VERSION: u32 = 1;
+/// The version of the format that this program writes and reads.
+const VERSION: u32 = 1;
 /// A feature that a reader must understand: leaves may have tags.
 pub(crate) const TAGS: u32 = 1;
 /// Another: leaves of the newest commit may be changed where they are.
@@ -165,7 +164,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..12].copy_from_slice(&ENGINE.to_le_bytes());
+        bytes[8..12].copy_from_slice(&BTREE.to_le_bytes());
         bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
         // 16..24: features that may be ignored, and that writers must know.
         bytes[24..28].copy_from_slice(&(PAGE as u32).to_le_bytes());
@@ -189,13 +188,8 @@ impl Header {
             return Err(wrong("it does not begin as one".into()));
         }
         let number = |at| le32(bytes, at).unwrap_or(0);
-        if number(8) != ENGINE {
-            return Err(wrong(match number(8) {
-                1 => "it is a constant file".into(),
-                2 => "it is a hash store".into(),
-                0x102 => "it is the index of a hash store".into(),
-                other => format!("it is of engine {other}, which this version does not know"),
-            }));
+        if number(8) != BTREE {
+            return Err(wrong(magic::what_is_of(number(8))));
         }
         let Some(sum) = le64(bytes, 56) else {
             return Err(Error::corrupt(bytes.len() as u64, "the file ends within its header"));

@@ -134,5 +134,4 @@ pub use typed_multi::{TypedMulti, TypedMultiMut, TypedMultiPair, TypedMultiRange
 pub use typed_multi_cursor::{TypedMultiCursor, TypedMultiCursorMut};
 
 pub(crate) use bulk::KeyValue;
-pub(crate) use core::recognises;
 pub(crate) use table_mut::not_numbered;

@@ -9,12 +9,10 @@ use super::directory::{GROUP_BUCKETS, GROUP_BYTES};
 use super::rows::{MOST_RECORDS, ROW_BYTES, Rows};
 use crate::bytes::{le32, le64};
 use crate::keyhash::KeyHash;
-pub(crate) use crate::os::publish::MAGIC;
+use crate::magic::{self, CONSTANT, MAGIC};
 use crate::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// The engine's number in the header.
-const ENGINE: u32 = 1;
 /// The version of the format that this program writes and reads.
 const VERSION: u32 = 1;
 /// A feature that readers must understand: buckets are blocks, which no directory leads to.
@@ -167,7 +165,7 @@ impl Header {
             Addressing::Rows(Rows { homes }) => (ROWS, 0, homes),
         };
         let words32 = [
-            (8, ENGINE),
+            (8, CONSTANT),
             (12, VERSION),
             (24, features),
             (28, self.hash_id),
@@ -387,10 +385,15 @@ fn check_identity(data: &[u8]) -> Result<()> {
     }
     let word = |at| le32(data, at).unwrap_or_default();
     // Their headers have their checksums elsewhere: by ours they would all be damaged.
+    let what_it_is = || magic::what_is_of(word(8));
     match word(8) {
-        2 => return wrong("it is a hash store; `credenza freeze` makes a constant file of it"),
-        3 => return wrong("it is a btree store; `credenza freeze` makes a constant file of it"),
-        0x102 => return wrong("it is the index of a hash store"),
+        magic::HASH | magic::BTREE => {
+            return wrong(&format!(
+                "{}; `credenza freeze` makes a constant file of it",
+                what_it_is()
+            ));
+        }
+        magic::HASH_INDEX => return wrong(&what_it_is()),
         _ => {}
     }
     if data.len() < HEADER_BYTES {
@@ -404,8 +407,8 @@ fn check_identity(data: &[u8]) -> Result<()> {
         }
         return Err(Error::corrupt(CHECKSUM_AT as u64, "the checksum of the header is wrong"));
     }
-    if word(8) != ENGINE {
-        return wrong("it is a file of another engine of Credenza");
+    if word(8) != CONSTANT {
+        return wrong(&what_it_is());
     }
     if word(12) != VERSION || word(24) > ROWS {
         return unsupported(word(12), word(24));

@@ -36,8 +36,6 @@ mod view;
 mod wanted;
 
 pub use builder::{BuildOptions, Builder, Phase, Progress};
-#[allow(unused_imports, reason = "the recogniser of files uses it")]
-pub(crate) use format::MAGIC;
 pub use handle::{Constant, OpenOptions};
 pub use reader::View;
 pub use scan::Iter;

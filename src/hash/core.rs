@@ -11,8 +11,8 @@
 use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
-    CHECKPOINTS, Checkpoint, ENGINE, HEADER_BYTES, Header, INDEX_FILE, IndexHeader, LOG_AT, MAGIC,
-    PINS, PINS_AT, PRESENT, SEGMENT_HEADER, index_of, is_index, session, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, IndexHeader, LOG_AT, PINS, PINS_AT,
+    PRESENT, SEGMENT_HEADER, index_of, is_index, session, words,
 };
 use super::grow::is_skewed;
 use super::index::Index;
@@ -672,16 +672,6 @@ impl Drop for Core {
         // There is nobody to tell; the next who opens it does what is missing.
         let _ = self.close();
     }
-}
-
-/// Whether a file that begins so is a hash store.
-pub(crate) fn recognises(head: &[u8]) -> bool {
-    head.starts_with(&MAGIC) && crate::bytes::le32(head, 8) == Some(ENGINE)
-}
-
-/// Whether one that begins so is an index, which is no store: not what is left of one that was cut short.
-pub(crate) fn recognises_index(head: &[u8]) -> bool {
-    head.len() >= MAGIC.len() + 4 && is_index(head)
 }
 
 #[cfg(test)]

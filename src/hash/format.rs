@@ -5,15 +5,12 @@
 //! from it.
 
 use crate::bytes::{le32, le64};
+use crate::magic::{self, HASH, HASH_INDEX, MAGIC};
 use crate::os::publish::Further;
-pub(crate) use crate::os::publish::MAGIC;
 use crate::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
-/// The engine's number in a header: the data file, and its index.
-pub(crate) const ENGINE: u32 = 2;
-const INDEX_ENGINE: u32 = 0x102;
 const VERSION: u32 = 1;
 
 /// What the name of an index ends with, behind that of its data file.
@@ -30,7 +27,7 @@ pub(crate) fn index_of(data: &Path) -> PathBuf {
 
 /// Whether a file that begins so is the index of a hash store, or what is left of one that was cut short.
 pub(crate) fn is_index(head: &[u8]) -> bool {
-    let engine = INDEX_ENGINE.to_le_bytes();
+    let engine = HASH_INDEX.to_le_bytes();
     MAGIC.iter().chain(&engine).zip(head).all(|(own, found)| own == found)
 }
 
@@ -149,7 +146,7 @@ impl Header {
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let mut bytes = [0; HEADER_BYTES];
         put(&mut bytes, 0, &MAGIC);
-        put(&mut bytes, 8, &ENGINE.to_le_bytes());
+        put(&mut bytes, 8, &HASH.to_le_bytes());
         put(&mut bytes, 12, &VERSION.to_le_bytes());
         // 16..28: feature bits.
         let to_write = if self.limit > 0 { HAS_LIMIT } else { 0 };
@@ -181,13 +178,8 @@ impl Header {
             return Err(Error::corrupt(bytes.len() as u64, "the file ends within its header"));
         };
         let engine = le32(bytes, 8).unwrap_or(0);
-        if engine != ENGINE {
-            return wrong(match engine {
-                1 => "it is a constant store".into(),
-                3 => "it is a btree store".into(),
-                INDEX_ENGINE => "it is the index of one".into(),
-                _ => format!("it is of engine {engine}, which this version does not know"),
-            });
+        if engine != HASH {
+            return wrong(magic::what_is_of(engine));
         }
         let version = le32(bytes, 12).unwrap_or(0);
         if version > VERSION {
@@ -392,7 +384,7 @@ impl IndexHeader {
     pub(crate) fn encode(&self) -> [u8; 64] {
         let mut bytes = [0; 64];
         put(&mut bytes, 0, &MAGIC);
-        put(&mut bytes, 8, &INDEX_ENGINE.to_le_bytes());
+        put(&mut bytes, 8, &HASH_INDEX.to_le_bytes());
         put(&mut bytes, 12, &self.hash_id.to_le_bytes());
         put(&mut bytes, 16, &self.store.to_le_bytes());
         put(&mut bytes, 32, &self.id.to_le_bytes());

@@ -57,8 +57,6 @@ mod writer;
 pub use crate::durability::Durability;
 pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
-#[allow(unused_imports, reason = "the recogniser of files uses it")]
-pub(crate) use core::{recognises, recognises_index};
 #[allow(unused_imports, reason = "the builder of stores and others use them")]
 pub(crate) use format::INDEX_FILE;
 pub use handle::Hash;

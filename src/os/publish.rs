@@ -16,6 +16,7 @@ use super::lock::{Want, is_locked, lock_range};
 use super::opening::{BUILDING, OPEN, READING};
 use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
 use super::process::is_alive;
+use crate::magic::MAGIC;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::{File, Metadata, OpenOptions};
@@ -24,9 +25,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// The first eight bytes of every file of this library.
-pub(crate) const MAGIC: [u8; 8] = *b"\x89CRDNZA\n";
 
 /// How many temporary names this process has given.
 static NAMES: AtomicU64 = AtomicU64::new(0);

@@ -15,7 +15,7 @@ fn recover_says_what_it_is_given_instead_of_a_hash_store() {
     let got = run(&["recover", &constant, &target]).expect(111);
     assert!(got.err.ends_with("not a hash store: it is a constant store\n"), "{}", got.err);
     let got = run(&["recover", &folder.path("empty-index"), &target]).expect(111);
-    assert!(got.err.ends_with("it is the index of one\n"), "{}", got.err);
+    assert!(got.err.ends_with("it is the index of a hash store\n"), "{}", got.err);
 }
 
 #[test]
