@@ -23,7 +23,7 @@ use super::writer::Writer;
 use crate::keyhash;
 use crate::os::aside::make_way;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::os::file::{open_changing, read_exact_at};
+use crate::os::file::{is_shortage, open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, lock_range};
 use crate::os::newest::Newest;
@@ -36,6 +36,7 @@ use crate::os::shared::{HEAD_BYTES, SharedMap, memory_file};
 use crate::os::turns::Turns;
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::marker::PhantomData;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -416,22 +417,13 @@ impl Core {
     /// The index with this number beside the data file, if it can be trusted.
     fn index_file(&self, wanted: u64, is_continued: bool) -> Result<Option<Index>> {
         let Some(path) = self.index_path()? else { return Ok(None) };
-        let options = OpenOptions::new().read(true).write(self.data.is_writable()).clone();
-        let file = match options
-            .clone()
-            .custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(&path)
-        {
+        let is_writable = self.data.is_writable();
+        let mut options = OpenOptions::new();
+        options.read(true).write(is_writable);
+        options.custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC);
+        let file = match options.open(&path) {
             Ok(file) => file,
-            Err(e)
-                if e.kind() == std::io::ErrorKind::PermissionDenied && self.data.is_writable() =>
-            {
-                return Err(Error::io("open", e).at(path));
-            }
-            // Another time it may well be found.
-            Err(e)
-                if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM)) =>
-            {
+            Err(e) if is_shortage(&e) || is_writable && e.kind() == ErrorKind::PermissionDenied => {
                 return Err(Error::io("open", e).at(path));
             }
             Err(_) => return Ok(None),
@@ -446,7 +438,7 @@ impl Core {
         if header.store != self.header.store || header.id != wanted {
             return Ok(None);
         }
-        let index = Index::new(SharedMap::new(file, self.data.is_writable(), INDEX_ROOM)?, header)?;
+        let index = Index::new(SharedMap::new(file, is_writable, INDEX_ROOM)?, header)?;
         // Files are made longer first, and then they have more in them.
         let lines = index.load(words::BUMP);
         let is_whole = lines.saturating_mul(LINE) <= index.map.refresh_len()?

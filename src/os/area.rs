@@ -12,7 +12,7 @@ use crate::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
@@ -61,8 +61,7 @@ pub(crate) fn open_or_create(path: &Path) -> Result<File> {
         .open(path)
         .map_err(|e| at("open or create", e))?;
     let meta = file.metadata().map_err(|e| at("ask the size of", e))?;
-    let kind = meta.file_type();
-    if kind.is_file() && !kind.is_fifo() {
+    if meta.is_file() {
         return Ok(file);
     }
     Err(Error::invalid("this is not a regular file; remove it, and a new one is made").at(path))

@@ -74,6 +74,11 @@ pub(crate) fn open_changing(path: &Path, is_new_wanted: bool, is_writable: bool)
     options.open(path).map_err(|e| Error::io("open", e))
 }
 
+/// Whether a file could not be looked at for want of descriptors or memory: another time it may well be.
+pub(crate) fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+}
+
 /// So many zeros, for a copy; an error if memory is short.
 pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();

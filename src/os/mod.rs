@@ -1,13 +1,18 @@
 //! The only folder that talks to the kernel, and so the only shared one that may say `unsafe`.
 //!
-//! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the
-//! kernel is told about them), [`holes`] (files that a map is not safe for as they are), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`] (how a new
-//! file takes the place of an old one) with [`access`] (and what it takes over of it) and [`aside`] (and what it does not
-//! take the place of) and [`place`] (where that is, whatever its folder is called meanwhile); then what stores that change need: [`shared`] (maps that
-//! grow, of many processes) with [`room`] (of how many addresses), [`lock`] (which a killed holder cannot leave locked), [`opening`]
-//! (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold
-//! something), [`turns`] (who waits for the disk), [`process`] (who lives), [`own_lock`] (which a forked process does not wait for), [`atomic`] (words that are
-//! shared); for statistics [`area`] (words that many count in) and [`tsc`] (the processor's clock).
+//! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the kernel is told about
+//! them), [`holes`] (files that a map is not safe for as they are), [`memory`] (how much this process may have),
+//! [`source`] (one reading interface over both), [`publish`] (how a new file takes the place of an old one) with
+//! [`access`] (and what it takes over of it), [`aside`] (and what it does not take the place of) and [`place`] (where that
+//! is, whatever its folder is called meanwhile).
+//!
+//! Then what stores that change need: [`shared`] (maps that grow, of many processes) with [`room`] (of how many
+//! addresses), [`lock`] (which a killed holder cannot leave locked), [`opening`] (who has a store open), [`session`]
+//! (whose locks they are), [`lease`] (how long readers hold something), [`turns`] (who waits for the disk), [`process`]
+//! (who lives), [`own_lock`] (which a forked process does not wait for), [`newest`] (values that are replaced while
+//! others read them), [`atomic`] (words that are shared).
+//!
+//! For statistics: [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod access;
 pub(crate) mod area;

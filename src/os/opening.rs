@@ -5,7 +5,7 @@
 //! may write. Who gets byte 1 for himself knows that nobody else does. Byte 2 is locked, shared, as long as
 //! somebody has it open who only reads. Byte 3 is locked as long as a file is built under a temporary name.
 
-use super::file::open_regular;
+use super::file::{is_shortage, open_regular};
 use super::lock::{Want, is_locked, lock_range};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
@@ -54,7 +54,9 @@ pub(crate) fn refuse_open(path: &Path) -> Result<()> {
     let file = match open_regular(path) {
         Ok((file, _)) => file,
         // Whoever cannot look does not know.
-        Err(e) if is_shortage(&e) => return Err(e.at(path)),
+        Err(e) if matches!(e.kind(), ErrorKind::Io { source, .. } if is_shortage(source)) => {
+            return Err(e.at(path));
+        }
         Err(_) => return Ok(()),
     };
     // Where there are no locks nobody can have one open.
@@ -64,11 +66,6 @@ pub(crate) fn refuse_open(path: &Path) -> Result<()> {
     let what = "somebody has this store open to write, and what he writes would be lost with it: replace it when nobody \
                 has, or name another file";
     Err(Error::invalid(what).at(path))
-}
-
-fn is_shortage(error: &Error) -> bool {
-    let ErrorKind::Io { source, .. } = error.kind() else { return false };
-    matches!(source.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 
 use super::access::Rights;
 use super::aside::{head_of, make_way};
+use super::file::is_same;
 use super::lock::{Want, is_locked, lock_range};
 use super::opening::{BUILDING, OPEN, READING};
 use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
@@ -19,10 +20,10 @@ use super::process::is_alive;
 use crate::magic::MAGIC;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -400,11 +401,9 @@ fn say_built(file: &File) -> bool {
     lock_range(file, BUILDING, Want::Exclusive, false).unwrap_or(true)
 }
 
-/// Whether a path names this very file.
+/// Whether a path names this very file, and no link to it.
 fn is_at(file: &File, path: &Path) -> bool {
-    let id = |facts: io::Result<Metadata>| facts.map(|facts| (facts.dev(), facts.ino())).ok();
-    let found = id(path.symlink_metadata());
-    found.is_some() && found == id(file.metadata())
+    is_same(file, path.symlink_metadata())
 }
 
 /// Removes what builders of `target` left who were killed, and nothing that anybody builds still, or that is of others.
