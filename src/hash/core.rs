@@ -11,12 +11,13 @@
 use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, IndexHeader, LOG_AT, PINS, PINS_AT,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, IndexHeader, LOG_AT, PINS_AT,
     PRESENT, SEGMENT_HEADER, index_of, is_index, session, words,
 };
 use super::grow::is_skewed;
 use super::index::Index;
 use super::page::LINE;
+use super::pins;
 use super::rebuild::Log;
 use super::view::drop_replaced_indexes;
 use super::writer::Writer;
@@ -182,7 +183,7 @@ impl Core {
         let is_continued = match (standing, before) {
             (Standing::Shared, _) => true,
             (Standing::Left, Some(_)) => {
-                self.forget_pins();
+                pins::clear_all(&self.data);
                 self.share()?;
                 true
             }
@@ -314,7 +315,7 @@ impl Core {
         for at in words.filter(|at| *at != session::INDEX_ID) {
             store(at, 0);
         }
-        self.forget_pins();
+        pins::clear_all(&self.data);
         let durable = self.checkpoint();
         if let Some(durable) = &durable {
             store(session::CHECKPOINT, durable.number);
@@ -342,13 +343,6 @@ impl Core {
         RobustLock::in_head(&self.data, session::DISK_LOCK).init()?;
         Session::at(&self.data, session::BOOT_LOW).begin();
         Ok(())
-    }
-
-    /// No reader is left.
-    fn forget_pins(&self) {
-        for line in (0..PINS).filter_map(|i| self.data.line(PINS_AT + i * LINE)) {
-            line.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-        }
     }
 
     /// Takes the index that belongs to the data, or makes it.

@@ -1,5 +1,6 @@
 //! What a store begins with: a data file with an empty log, and an empty index.
 
+use super::blocks::LINES;
 use super::format::{
     Header, INDEX_HEADER, IndexHeader, SEGMENT_HEADER, SegmentHeader, unit_place, words,
 };
@@ -36,7 +37,7 @@ impl Index {
         let end = page.block + 1 + page.lines;
         let own = |block: u64, lines: u64| {
             if let Some(line) = index.map.line(block * LINE) {
-                line[2].store(lines, Ordering::Relaxed);
+                line[LINES].store(lines, Ordering::Relaxed);
             }
         };
         own(directory, 1);

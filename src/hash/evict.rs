@@ -26,7 +26,6 @@ use super::core::Core;
 use super::format::{Header, words};
 use super::index::{Located, damaged, not_a_record};
 use super::record::{EVICTION_BYTES, Kind, RecordHeader, USED};
-use super::reserve::Leaves;
 use super::scan::{self, Next, Place};
 use super::view::{Holds, RecordView, record};
 use super::writer::{Change, Writer};
@@ -301,11 +300,7 @@ impl Writer<'_> {
         if self.index.load(words::CLEANED) >= self.index.load(words::TAIL) {
             return Err(damaged(words::LIVE, "the index counts more bytes than the log has"));
         }
-        let mut cursor = self.cursor();
-        let step = self.step(&cursor)?;
-        self.next_segment(&mut cursor, 0, step, Leaves::Nothing).inspect_err(|_| self.give_up())?;
-        self.publish(&cursor);
-        self.index.word(words::APPLIED).store(cursor.at, Ordering::Release);
+        self.begin_segment()?;
         Ok(unit)
     }
 

@@ -283,7 +283,7 @@ impl Writer<'_> {
     }
 }
 
-/// The same of an index whose pages have so many lines together.
+/// How many lines a page may have before it splits, in an index whose pages have so many together.
 pub(crate) fn most_lines(page_lines: u64) -> u64 {
     (page_lines / 8).clamp(SIZES[3], SIZES[10])
 }

@@ -80,8 +80,7 @@ impl Segment<'_> {
     }
 
     pub(crate) fn set_free(&self) {
-        self.set(2, 0);
-        self.set(0, 0);
+        self.set_free_after(0);
     }
 
     pub(crate) fn set_next(&self, unit: u64) {

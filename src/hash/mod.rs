@@ -9,9 +9,9 @@
 //! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //!
 //! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`, `compact`, `evict`, `sync`; then how a store is
-//! made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then what users see: `options`, `handle`,
-//! `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
+//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`, `compact`, `evict`,
+//! `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
+//! what users see: `options`, `handle`, `lease`, `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //!
 //! Invariants: the log is the truth, and what is in it never changes before its segment is
 //! emptied; the index can be made again from it at any time. One writer at a time, by a lock that

@@ -1,9 +1,10 @@
 //! What readers hold: so that nothing is written over that somebody looks at.
 //!
 //! A reader takes one of 64 lines in the data file and writes there who it is and which epoch it
-//! began in; it lets go by writing zero. Who finds none free copies what it reads, and holds nothing. Whoever takes something out of readers' reach notes the
-//! epoch and begins the next; it may be written over when every pin is of a later epoch. A pin
-//! whose process is dead is cleared by whoever waits for it.
+//! began in; it lets go by writing zero. Who finds none free copies what it reads, and holds nothing.
+//! Whoever takes something out of readers' reach notes the epoch and begins the next; it may be
+//! written over when every pin is of a later epoch. A pin whose process is dead is cleared by whoever
+//! waits for it.
 //!
 //! A pin may have a lease ([`crate::os::lease`]): a writer who finds it over goes on as if the pin were not
 //! there, and its holder is told so. Who lets go of a line makes the word for that 0, and so does who takes
@@ -216,6 +217,11 @@ pub(crate) fn has_own(data: &SharedMap, epoch: u64) -> bool {
 /// [`is_past`] says so of it.
 pub(crate) fn end_epoch(data: &SharedMap) -> u64 {
     data.head()[session::EPOCH as usize / 8].fetch_add(1, Ordering::SeqCst)
+}
+
+/// Clears all of them: no reader is left.
+pub(crate) fn clear_all(data: &SharedMap) {
+    lines(data).flatten().for_each(|word| word.store(0, Ordering::Relaxed));
 }
 
 /// Clears the pins of processes that died.

@@ -10,11 +10,10 @@
 
 use super::core::Core;
 use super::format::{session, words};
-use super::index::{Index, State};
+use super::index::{Index, State, not_a_page, not_a_record};
 use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, note_time, try_pin};
-use super::record::Kind;
-use super::record::RecordHeader;
+use super::record::{Kind, RecordHeader};
 use super::view::{Holds, bytes, record};
 use crate::os::atomic::{Ordering, fence, pause};
 use crate::os::memory::memory_bytes;
@@ -108,7 +107,7 @@ impl Core {
         let index = self.newest.get();
         if !self.is_newest(index) {
             drop(held);
-            return self.attach().map(drop);
+            return self.attach();
         }
         for _ in 0..SPINS {
             let state = index.state();
@@ -392,7 +391,7 @@ impl Core {
         let page = index.page(state, from)?;
         // No deeper than the directory: so there are no more pages than its entries.
         let range = range_of(page, from).filter(|_| page.depth <= state.depth());
-        let (start, next) = range.ok_or_else(|| super::index::not_a_page(state))?;
+        let (start, next) = range.ok_or_else(|| not_a_page(state))?;
         // Of those that wait the ones that belong here, mostly none: every record is compared with them.
         waiting.retain(|(_, newer)| {
             let place = index.place(newer.key);
@@ -409,9 +408,7 @@ impl Core {
                 Some(found) => found,
                 None => {
                     self.data.refresh_len()?;
-                    let found = record(&self.data, held, at);
-                    let what = "the index leads to what is no record";
-                    found.ok_or_else(|| super::index::damaged(at, what))?
+                    record(&self.data, held, at).ok_or_else(|| not_a_record(at))?
                 }
             };
             // A page that begins before: it was two when the one before it was given.

@@ -1,9 +1,11 @@
 //! What is in a store, and where its bytes went.
 
-use super::format::{LOG_AT, unit_place, words};
+use super::format::{LOG_AT, session, unit_place, words};
 use super::handle::Hash;
+use super::index::Index;
 use super::page::LINE;
 use crate::Result;
+use crate::os::atomic::Ordering;
 
 /// What is in a store. Sizes are in bytes; header, live, dead, retired and free add up to the data
 /// file.
@@ -24,9 +26,9 @@ pub struct Stats {
     pub free_bytes: u64,
     /// Bytes of the data file.
     pub file_bytes: u64,
-    /// Bytes of the index file, and of these what its pages take.
+    /// Bytes of the index file.
     pub index_bytes: u64,
-    /// Bytes of the index's pages; eight for each slot.
+    /// Bytes of these that the index's pages take: eight for each slot.
     pub page_bytes: u64,
     /// Entries of the index's directory.
     pub directory_entries: u64,
@@ -62,7 +64,7 @@ impl Hash {
         let live = live.min(log);
         let retired = self.retired_bytes(index);
         let used = LOG_AT.saturating_add(log).saturating_add(retired);
-        let session = |word| core.session(word).load(crate::os::atomic::Ordering::Relaxed);
+        let load_shared = |word| core.session(word).load(Ordering::Relaxed);
         Ok(Stats {
             records,
             header_bytes: LOG_AT,
@@ -76,13 +78,13 @@ impl Hash {
             directory_entries: index.state().entries(),
             limit_bytes: core.header.limit,
             evictions: load(words::EVICTED),
-            changes: session(super::format::session::CHANGES),
-            durable_changes: session(super::format::session::DURABLE),
+            changes: load_shared(session::CHANGES),
+            durable_changes: load_shared(session::DURABLE),
         })
     }
 
     /// Bytes of emptied segments: those from the first retired to the oldest in use.
-    fn retired_bytes(&self, index: &super::index::Index) -> u64 {
+    fn retired_bytes(&self, index: &Index) -> u64 {
         let oldest = index.load(words::OLDEST_UNIT);
         let (at, _) = unit_place(oldest);
         let in_oldest = index.load(words::CLEANED).saturating_sub(at);

@@ -4,7 +4,7 @@
 //! every record. Then the store's own index must say the same.
 
 use super::core::Core;
-use super::format::words;
+use super::format::{IndexHeader, words};
 use super::handle::Hash;
 use super::index::{Index, State, damaged};
 use super::page::{OVERFLOW, address_of};
@@ -104,7 +104,7 @@ impl Writer<'_> {
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         let total = self.core.data.refresh_len()?;
         progress(0, 2 * total);
-        let IndexSeed { hash_id, seed } = IndexSeed::of(self.index);
+        let IndexHeader { hash_id, seed, .. } = self.index.header;
         let made = Index::create(memory_file()?, 1 << 35, self.core.header, hash_id, seed)?;
         let maker = Writer { core: self.core, index: &made, lock: None, _here: PhantomData };
         maker.rebuild(Log::Until(self.index.load(words::TAIL)))?;
@@ -196,16 +196,4 @@ struct Waiting {
     records: u64,
     bytes: u64,
     replaced: Vec<u64>,
-}
-
-/// What an index hashes with.
-struct IndexSeed {
-    hash_id: u32,
-    seed: u64,
-}
-
-impl IndexSeed {
-    fn of(index: &Index) -> IndexSeed {
-        IndexSeed { hash_id: index.header.hash_id, seed: index.header.seed }
-    }
 }
