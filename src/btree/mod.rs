@@ -4,14 +4,15 @@
 //! |---|---|
 //! | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
 //! | `table`, `table_mut`, `range`, `cursor_mut`, `count`, `estimate` | tables whose keys have one value each |
-//! | `multi`, `multi_mut`, `pairs` | tables whose keys may have several |
+//! | `multi`, `multi_mut`, `multi_cursor`, `multi_cursor_mut`, `pairs` | tables whose keys may have several |
 //! | `key`, `kind` | what keys are, and of which kind a table is |
 //! | `typed`, `typed_cursor`, `typed_multi`, `typed_multi_cursor` | tables of both kinds by keys that are not bytes |
 //! | `format` | the bytes of page 0, of a commit, of the table of pages |
-//! | `page`, `record`, `leaf`, `records`, `inner` | the bytes of a page of a tree, and changes in place |
-//! | `items` | pages taken apart, and written anew |
-//! | `tree`, `cursor`, `scan` | looking up, going through |
-//! | `edit`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
+//! | `page`, `record`, `leaf`, `heap`, `tag`, `records`, `inner` | the bytes of a page of a tree, and changes in it |
+//! | `items`, `split`, `places` | pages taken apart and written anew, full leaves parted, and whether all in a page is apart |
+//! | `source`, `probe`, `tree`, `cursor`, `ahead`, `scan` | the pages of a commit, looking up in them, going through |
+//! | `edit`, `append`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
+//! | `in_place`, `undo` | single changes that copy no page, and how they are taken back |
 //! | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `moving`, `closer`, `closer_inner`, `links`, `trim` | making the file smaller |
 //! | `core`, `create`, `pins` | processes that share a file, how a new one begins, who reads what |

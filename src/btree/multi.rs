@@ -124,7 +124,7 @@ impl<'t> MultiTable<'t> {
     pub fn nth(&self, key: &[u8], n: u64) -> Result<Option<Bytes<'t>>> {
         let value =
             |(begin, (pair, value)): (usize, Pair<'t>)| value_of(self.pairs, &pair[begin..], value);
-        let find = || self.nth_pair(key, n)?.map(value).transpose();
+        let find = || Ok(self.nth_pair(key, n)?.map(value));
         let done = |value: &Option<Bytes<'t>>| Done::found(value.as_ref().map(|v| v.len()));
         counted(self.recorder, Operation::Get, Some(key), find, done)
     }
@@ -339,8 +339,8 @@ pub(crate) fn as_bounds<'b>(
 }
 
 /// The value of a pair, of which `rest` is what comes behind the key.
-pub(super) fn value_of<'t>(pairs: Pairs, rest: &[u8], value: &'t [u8]) -> Result<Bytes<'t>> {
-    Ok(if pairs.is_sorted() { Cow::Owned(rest.to_vec()) } else { Cow::Borrowed(value) })
+pub(super) fn value_of<'t>(pairs: Pairs, rest: &[u8], value: &'t [u8]) -> Bytes<'t> {
+    if pairs.is_sorted() { Cow::Owned(rest.to_vec()) } else { Cow::Borrowed(value) }
 }
 
 #[cold]
@@ -371,7 +371,7 @@ impl<'t> MultiRange<'t> {
         let mut key = Vec::new();
         let rest = self.pairs.split(&pair, &mut key);
         let rest = rest.ok_or_else(|| self.table.named(no_pair()))?;
-        let value = value_of(self.pairs, rest, value)?;
+        let value = value_of(self.pairs, rest, value);
         if let Some(scan) = &mut self.scan {
             scan.record(&key, &value);
         }

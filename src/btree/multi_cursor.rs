@@ -367,7 +367,7 @@ impl<'t> MultiCursor<'t> {
     pub fn value(&self) -> Result<Option<Bytes<'t>>> {
         let Some(pair) = self.raw.key() else { return Ok(None) };
         let value = self.raw.value()?.unwrap_or_default();
-        value_of(self.pairs, self.rest(pair), value).map(Some)
+        Ok(Some(value_of(self.pairs, self.rest(pair), value)))
     }
 
     /// Key and value here.

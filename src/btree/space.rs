@@ -37,6 +37,7 @@ const FOR_RUN: u64 = 8;
 const IN_RUN: u64 = 1 << 63;
 /// Most hints that are kept.
 const MAX_HINTS: usize = 4096;
+
 /// What a writer knows of the pages of the file.
 #[derive(Debug, Default)]
 pub(crate) struct Space {

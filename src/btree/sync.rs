@@ -224,7 +224,7 @@ impl Core {
         self.word(session::UNSUMMED).fetch_add(1, Ordering::SeqCst).wrapping_add(1)
     }
 
-    /// Enters the checksums of pages that have none. `_pin` holds the commit.
+    /// Enters the checksums of pages that have none. `pin` holds the commit.
     fn sum(&self, commit: &Commit, pin: &Pin<'_>) -> Result<()> {
         self.reach(commit)?;
         for page in 0..commit.end {
