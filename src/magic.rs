@@ -1,6 +1,9 @@
 //! How every file of this library begins: with its magic number, and behind that the number of the engine that it is of.
 //!
-//! An engine knows no other; whose a file is that is not its own all of them say in these words. Both numbers are fixed for ever.
+//! An engine knows no other: of which one a file is that is not its own all of them say in these words. Both numbers are fixed
+//! for ever.
+//!
+//! Threads: constants and functions only.
 
 use crate::bytes::le32;
 

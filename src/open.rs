@@ -109,15 +109,20 @@ impl OpenOptions {
     /// Never writes to the file or beside it. A hash store that may be written is otherwise opened as
     /// its writers open it, so that readers can hold values in place and its index is made where there
     /// is none; so is a btree store, and nobody can have that open so while others have it open to
-    /// write: see [`btree::OpenOptions::read_only`](crate::btree::OpenOptions::read_only). One that may not be is opened for reading only.
+    /// write: see [`btree::OpenOptions::read_only`]. One that may not be is opened for reading only.
+    ///
+    /// [`btree::OpenOptions::read_only`]: crate::btree::OpenOptions::read_only
     #[must_use]
     pub fn read_only(mut self, is_read_only: bool) -> Self {
         self.is_read_only = is_read_only;
         self
     }
 
-    /// Compares every page of a btree store that is read with its checksum: see [`btree::OpenOptions::check_reads`](crate::btree::OpenOptions::check_reads). Stores of
-    /// other kinds are checked by [`Constant::verify`], [`Hash::verify`] and [`Hash::verify_records`].
+    /// Compares every page of a btree store that is read with its checksum: see
+    /// [`btree::OpenOptions::check_reads`]. Stores of other kinds are checked by [`Constant::verify`],
+    /// [`Hash::verify`] and [`Hash::verify_records`].
+    ///
+    /// [`btree::OpenOptions::check_reads`]: crate::btree::OpenOptions::check_reads
     #[must_use]
     pub fn check_reads(mut self, is_checked: bool) -> Self {
         self.checks_reads = is_checked;
