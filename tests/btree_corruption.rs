@@ -417,7 +417,7 @@ fn what_is_no_store_is_refused() {
         fs::write(&path, bytes).unwrap();
         refusal(&path)
     };
-    for (engine, kind) in [(1, "a constant file"), (2, "a hash store"), (9, "engine 9")] {
+    for (engine, kind) in [(1, "a constant store"), (2, "a hash store"), (9, "engine 9")] {
         let error = sealed(8, engine);
         assert!(matches!(error.kind(), ErrorKind::WrongFormat { .. }), "another engine");
         assert!(error.to_string().contains(kind), "{error}");
