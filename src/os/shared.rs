@@ -513,6 +513,11 @@ fn outgrown() -> Error {
     )
 }
 
+/// A quarter of so many addresses, in whole pages of any size: only such can be given back.
+fn quarter(addresses: u64) -> u64 {
+    (addresses / 4).next_multiple_of(1 << 20)
+}
+
 /// Maps a file of `len` bytes with room to grow to `room`, or less where so many addresses are not to be had; with how many.
 fn reserve(
     file: &File,
@@ -527,7 +532,7 @@ fn reserve(
     let base = loop {
         match map(file, protection, kind, reserved as usize) {
             Ok(base) => break base,
-            Err(_) if reserved / 4 >= enough => reserved /= 4,
+            Err(_) if reserved / 4 >= enough => reserved = quarter(reserved),
             Err(e) => return Err(Error::io("map", e)),
         }
     };
@@ -536,8 +541,8 @@ fn reserve(
     }
     // A limit on addresses (`ulimit -v`): a quarter of what there is, as the store has another file and the process more
     // to do.
-    let kept = (reserved / 4).max(enough).min(reserved);
-    // SAFETY: the end of the new map, a whole number of pages, of which nobody else knows.
+    let kept = quarter(reserved).max(enough).min(reserved);
+    // SAFETY: the end of the new map, of which nobody else knows; all of these are whole numbers of pages.
     unsafe {
         libc::munmap(base.as_ptr().add(kept as usize).cast(), (reserved - kept) as usize);
     }
@@ -610,6 +615,15 @@ impl SharedMap {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What begins within a page cannot be given back: the map would keep all of its addresses.
+    #[test]
+    fn a_part_of_the_addresses_is_whole_pages_whatever_the_whole_is() {
+        for whole in [1 << 40, (1 << 40) - (1 << 20), 5 << 20, 1_000_003 << 20] {
+            let parts = std::iter::successors(Some(whole), |part| Some(quarter(*part))).take(12);
+            assert!(parts.into_iter().all(|part| part.is_multiple_of(1 << 20)), "{whole}");
+        }
+    }
 
     /// A file of holes may be as long as numbers go.
     #[test]
