@@ -11,7 +11,7 @@ use super::pins::{note_time, try_pin};
 use super::reader::{Unpinned, too_busy};
 use super::record::{Kind, key_sum};
 use super::removal::Removal;
-use super::scan::Found;
+use super::scan::Span;
 use super::verify::LogNow;
 use super::view::Holds;
 use crate::os::atomic::{Ordering, fence};
@@ -124,7 +124,7 @@ impl Core {
         for (i, word) in checkpoint.words(&header).into_iter().enumerate() {
             write(&word.to_le_bytes(), CHECKPOINTS[1] + 8 * i as u64)?;
         }
-        let ends = |segment: &Found| if segment.unit == last.unit { end } else { segment.end() };
+        let ends = |segment: &Span| if segment.unit == last.unit { end } else { segment.end() };
         let bytes = segments.iter().map(|s| ends(s) - unit_place(s.unit).0);
         let total = bytes.fold(0, u64::saturating_add);
         let mut done = HEADER_BYTES as u64;
@@ -170,7 +170,7 @@ impl Core {
         let mut segments = Vec::new();
         for _ in 0..self.units() + 1 {
             let segment = index.segment(unit)?;
-            segments.push(segment.found(unit));
+            segments.push(segment.span(unit));
             if unit == last {
                 return log_of(segments, index.load(words::TAIL));
             }
@@ -181,7 +181,7 @@ impl Core {
 }
 
 /// Segments, and the place in the last of them where the log ends.
-fn log_of(segments: Vec<Found>, end: u64) -> Result<LogNow> {
+fn log_of(segments: Vec<Span>, end: u64) -> Result<LogNow> {
     let is_fit = segments.last().is_some_and(|last| (last.first()..=last.end()).contains(&end));
     let what = "the end of the log is not in its last segment";
     is_fit.then_some((segments, end)).ok_or_else(|| damaged(words::TAIL, what))
@@ -225,12 +225,12 @@ pub fn recover(
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
     let oldest = core.oldest_to_recover(&held);
-    let segments: Vec<Found> = core.segments(&held, oldest).into_values().flatten().collect();
+    let segments: Vec<Span> = core.segments(&held, oldest).into_values().flatten().collect();
     let gone = Gone {
         dropped: core.last_eviction(&held, &segments)?,
         removed: core.last_removals(&held, &segments, oldest)?,
     };
-    let bytes_of = |segment: &Found| segment.end().saturating_sub(segment.first());
+    let bytes_of = |segment: &Span| segment.end().saturating_sub(segment.first());
     // Damage may make each as long as it likes.
     let total = segments.iter().map(bytes_of).fold(0, u64::saturating_add);
     let mut done = 0u64;
@@ -258,7 +258,7 @@ impl Core {
     fn last_removals(
         &self,
         held: &Unpinned,
-        segments: &[Found],
+        segments: &[Span],
         oldest: u64,
     ) -> Result<HashMap<u64, (u64, u64)>> {
         let mut removed = HashMap::new();
@@ -297,7 +297,7 @@ impl Core {
     fn salvage(
         &self,
         held: &Unpinned,
-        segment: Found,
+        segment: Span,
         gone: &Gone,
         store: &Hash,
         sum: &mut Recovered,

@@ -19,7 +19,7 @@ use super::log::{ENTRY_BYTES, INNER, MOST};
 use super::page::{LINE, SIZES, SLOTS};
 use super::reader::Unpinned;
 use super::record::Kind;
-use super::scan::{Found, Next, Place};
+use super::scan::{Next, Place, Span};
 use super::view::record;
 use super::writer::Writer;
 use crate::Result;
@@ -105,7 +105,7 @@ impl Writer<'_> {
             .filter(|found| found.header.kind == Kind::End)
             .and_then(|_| self.after_end(cleaned).ok());
         next.is_some()
-            && next == self.core.segment_at(self, oldest).map(Found::first)
+            && next == self.core.segment_at(self, oldest).map(Span::first)
             && self.index.load(words::RETIRED_UNIT) != 0
     }
 
@@ -151,7 +151,7 @@ impl Writer<'_> {
     }
 
     /// The segment of the log that a place is in.
-    fn segment_of(&self, at: u64) -> Option<Found> {
+    fn segment_of(&self, at: u64) -> Option<Span> {
         let mut unit = unit_of(at)?;
         let mut sequence = self.segment(unit).ok()?.sequence();
         while sequence == INNER {

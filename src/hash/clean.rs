@@ -66,7 +66,7 @@ pub(crate) struct Group {
 }
 
 /// What a record is to cleaning.
-enum Found<'w> {
+enum Met<'w> {
     /// Garbage.
     Passed,
     /// A put of this key, which may live.
@@ -276,18 +276,18 @@ impl Writer<'_> {
             let at = group.next;
             let first = self.core.data.word(at).map_or(0, |word| word.load(Ordering::Relaxed));
             let (found, room) = match room_if_passed(first) {
-                Some(room) if at + room < len => (Found::Passed, room),
+                Some(room) if at + room < len => (Met::Passed, room),
                 _ => self.look_at(unit, at, first)?,
             };
             match found {
-                Found::Passed => {}
-                Found::Put(key) => {
+                Met::Passed => {}
+                Met::Put(key) => {
                     let Some(place) = group.found.get_mut(group.count) else { break };
                     *place = (at, self.index.place(key));
                     self.index.prefetch(place.1);
                     group.count += 1;
                 }
-                Found::End => {
+                Met::End => {
                     group.is_end = true;
                     break;
                 }
@@ -299,28 +299,28 @@ impl Writer<'_> {
 
     /// What the record at `at`, which begins with the word `first`, is to cleaning, and its room.
     #[inline(always)]
-    fn look_at(&self, unit: u64, at: u64, first: u64) -> Result<(Found<'_>, u64)> {
+    fn look_at(&self, unit: u64, at: u64, first: u64) -> Result<(Met<'_>, u64)> {
         if is_short_put(first)
             && let Some((key, room)) = key_and_room(&self.core.data, self, at)
         {
-            return Ok((Found::Put(key), room));
+            return Ok((Met::Put(key), room));
         }
         let found = record(&self.core.data, self, at);
         let found = found.ok_or_else(|| damaged(at, "what should be a record is none"))?;
         let is = match found.header.kind {
             Kind::End => {
                 self.check_whole(unit, at)?;
-                Found::End
+                Met::End
             }
-            Kind::Put if is_dead(first) => Found::Passed,
-            Kind::Put => Found::Put(found.key),
+            Kind::Put if is_dead(first) => Met::Passed,
+            Kind::Put => Met::Put(found.key),
             // No older record of its key is left, nor any before what was dropped.
             // A put that damage makes look like one has a value; to check each took a tenth longer.
-            Kind::Delete if found.header.value_len == 0 => Found::Passed,
-            Kind::Remove if self.core.header.has_short_removals => Found::Passed,
+            Kind::Delete if found.header.value_len == 0 => Met::Passed,
+            Kind::Remove if self.core.header.has_short_removals => Met::Passed,
             Kind::Delete | Kind::Remove | Kind::Batch | Kind::Clear | Kind::Evict => {
                 self.check_whole(unit, at)?;
-                Found::Passed
+                Met::Passed
             }
         };
         Ok((is, found.header.room()))
@@ -329,7 +329,7 @@ impl Writer<'_> {
     /// Whether the record at `at` in the segment of this unit is as it was written. By a damaged length what lies behind
     /// it would be passed over, by a damaged key or kind the record itself.
     pub(super) fn check_whole(&self, unit: u64, at: u64) -> Result<()> {
-        let found = self.core.checked_record(self, self.segment(unit)?.found(unit), at);
+        let found = self.core.checked_record(self, self.segment(unit)?.span(unit), at);
         found.map(drop).map_err(|what| damaged_data(at, what.into()))
     }
 

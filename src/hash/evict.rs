@@ -98,7 +98,7 @@ impl Core {
     pub(crate) fn last_eviction(
         &self,
         held: &impl Holds,
-        segments: &[scan::Found],
+        segments: &[scan::Span],
     ) -> Result<Option<(u64, u64)>> {
         if self.header.limit == 0 {
             return Ok(None);
@@ -384,7 +384,7 @@ impl Writer<'_> {
 
     /// Takes out of an index that was made from the log, whose first segment is `first`, what an
     /// eviction says is gone.
-    pub(crate) fn drop_before(&self, first: scan::Found, end: (u64, u64)) -> Result<()> {
+    pub(crate) fn drop_before(&self, first: scan::Span, end: (u64, u64)) -> Result<()> {
         let mut place = Place::first_of(first);
         while (place.segment.sequence, place.at) < end {
             place = match place.next(self.core, self) {

@@ -5,10 +5,10 @@
 //! handles on the same store.
 
 use super::compact::Goal;
-use super::core::{Core, From};
+use super::core::Core;
+use super::find::From;
 use super::format::words;
 use super::grow::is_skewed;
-use super::index::Index;
 use super::lease::LeasedValue;
 use super::options::OpenOptions;
 use super::pins::{self, Reader};
@@ -17,8 +17,6 @@ use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
-use crate::os::atomic::Ordering;
-use crate::os::newest::Held;
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
@@ -551,22 +549,6 @@ impl<'c> Writer<'c> {
         if lines > 1024 && lines > self.index.load(words::COUNT) {
             // A full disk is no reason to say that the keys are still there: it is tried again.
             let _ = self.core.new_index(self, self.index.header.hash_id, From::Index);
-        }
-    }
-}
-
-impl Core {
-    /// The index as it is now, held.
-    pub(crate) fn index(&self) -> Result<(Held<'_>, &Index)> {
-        loop {
-            let held = self.newest.hold();
-            let index = self.newest.get();
-            let is_private = self.is_private.load(Ordering::Relaxed) && self.is_alone();
-            if is_private || self.is_newest(index) {
-                return Ok((held, index));
-            }
-            drop(held);
-            self.attach()?;
         }
     }
 }

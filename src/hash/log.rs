@@ -16,7 +16,7 @@ use super::page::LINE;
 use super::rebuild::damaged_data;
 use super::record::{Kind, RecordHeader, copied_checksum, record_checksum};
 use super::reserve::Leaves;
-use super::scan::Found;
+use super::scan::Span;
 use super::view::{RecordView, write};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
@@ -71,8 +71,8 @@ impl Segment<'_> {
     }
 
     /// The segment, which begins with `unit`.
-    pub(crate) fn found(&self, unit: u64) -> Found {
-        Found { unit, units: self.units(), sequence: self.sequence() }
+    pub(crate) fn span(&self, unit: u64) -> Span {
+        Span { unit, units: self.units(), sequence: self.sequence() }
     }
 
     pub(crate) fn set_epoch(&self, epoch: u64) {

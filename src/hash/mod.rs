@@ -28,6 +28,7 @@ mod counted;
 mod create;
 mod evict;
 mod fill;
+mod find;
 mod format;
 mod grow;
 mod handle;

@@ -16,7 +16,7 @@ use super::page::address_of;
 use super::pins;
 use super::record::Kind;
 use super::reserve::Leaves;
-use super::scan::{Found, Next, Place};
+use super::scan::{Next, Place, Span};
 use super::sync::Extent;
 use super::view::{bytes, is_marked_dead, mark_dead, record, write};
 use super::writer::Writer;
@@ -139,7 +139,7 @@ impl Writer<'_> {
     /// Enters the records of the log, and says where it ends.
     fn replay(
         &self,
-        first: Found,
+        first: Span,
         durable: &Checkpoint,
         log: Log,
         mut collected: Collected,
@@ -191,7 +191,7 @@ impl Writer<'_> {
     }
 
     /// Notes a segment in the table, after another.
-    fn take_segment(&self, segment: Found, before: Option<Found>) -> Result<()> {
+    fn take_segment(&self, segment: Span, before: Option<Span>) -> Result<()> {
         // A power cut may have left the file shorter than its last segment: what follows goes behind it.
         let end = segment.unit.saturating_add(segment.units);
         if end > self.most_units() {
@@ -276,7 +276,7 @@ pub(crate) fn damaged_data(at: u64, what: String) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use crate::hash::core::From;
+    use crate::hash::find::From;
     use crate::hash::format::words;
     use crate::hash::record::{Kind, RecordHeader};
     use crate::hash::{Hash, OpenOptions};

@@ -13,7 +13,7 @@ use super::index::damaged;
 use super::log::INNER;
 use super::pins;
 use super::reserve::Leaves;
-use super::scan::Found;
+use super::scan::Span;
 use super::view::write;
 use super::writer::Writer;
 use crate::Result;
@@ -383,7 +383,7 @@ impl Writer<'_> {
 
     /// Calls `f` with each segment that was emptied and waits, and whether it is there only until something is on the
     /// disk.
-    fn each_emptied(&self, mut f: impl FnMut(Found, bool)) -> Result<()> {
+    fn each_emptied(&self, mut f: impl FnMut(Span, bool)) -> Result<()> {
         let oldest = self.index.load(words::OLDEST_UNIT);
         // Without numbered ends all of them are needed until something is on the disk.
         let is_numbered = self.core.header.has_numbered_ends;
@@ -398,7 +398,7 @@ impl Writer<'_> {
             }
             let segment = self.segment(unit)?;
             let is_past = pins::is_past(&self.core.data, segment.epoch());
-            f(segment.found(unit), is_past && segment.sequence() <= promised);
+            f(segment.span(unit), is_past && segment.sequence() <= promised);
             unit = segment.next();
         }
         Err(damaged(words::RETIRED_UNIT, "the emptied segments do not lead to the oldest in use"))
@@ -409,7 +409,7 @@ impl Writer<'_> {
     fn is_worth_cutting(&self, moved: Option<u64>) -> Result<bool> {
         let units = self.units()?;
         let mut stays = vec![true; units as usize];
-        let mut goes = |segment: Found| {
+        let mut goes = |segment: Span| {
             let units = stays.iter_mut().skip(segment.unit as usize).take(segment.units as usize);
             units.for_each(|stays| *stays = false);
         };
@@ -419,7 +419,7 @@ impl Writer<'_> {
             }
         })?;
         if let Some(unit) = moved {
-            goes(self.segment(unit)?.found(unit));
+            goes(self.segment(unit)?.span(unit));
         }
         let mut used = units;
         while used > 1 && (!stays[used as usize - 1] || self.is_free(used - 1)?) {

@@ -14,13 +14,13 @@ use std::collections::BTreeMap;
 
 /// A segment as its header describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct Span {
     pub unit: u64,
     pub units: u64,
     pub sequence: u64,
 }
 
-impl Found {
+impl Span {
     /// Where its first record is.
     pub(crate) fn first(self) -> u64 {
         unit_place(self.unit).0 + SEGMENT_HEADER
@@ -40,18 +40,18 @@ impl Core {
     }
 
     /// The segment that begins with a unit, if its header is whole.
-    pub(crate) fn segment_at(&self, held: &impl Holds, unit: u64) -> Option<Found> {
+    pub(crate) fn segment_at(&self, held: &impl Holds, unit: u64) -> Option<Span> {
         let (at, _) = unit_place(unit);
         let header = bytes(&self.data, held, at, SEGMENT_HEADER)?;
         let header = SegmentHeader::decode(header, &self.header, at)?;
         let units = u64::from(header.units);
-        Some(Found { unit, units, sequence: header.sequence })
+        Some(Span { unit, units, sequence: header.sequence })
     }
 
     /// The segments with a whole header, from sequence number `oldest` on. More than one may have
     /// the same: only one of them is what the segment before names.
-    pub(crate) fn segments(&self, held: &impl Holds, oldest: u64) -> BTreeMap<u64, Vec<Found>> {
-        let mut found: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
+    pub(crate) fn segments(&self, held: &impl Holds, oldest: u64) -> BTreeMap<u64, Vec<Span>> {
+        let mut found: BTreeMap<u64, Vec<Span>> = BTreeMap::new();
         let mut unit = 0;
         while unit < self.units() {
             let segment = self.segment_at(held, unit).filter(|s| s.sequence >= oldest);
@@ -69,7 +69,7 @@ impl Core {
     pub(crate) fn checked_record<'h>(
         &'h self,
         held: &'h impl Holds,
-        segment: Found,
+        segment: Span,
         at: u64,
     ) -> Result<RecordView<'h>, &'static str> {
         let found = record(&self.data, held, at).ok_or("there is no record")?;
@@ -113,7 +113,7 @@ impl Core {
     pub(crate) fn each_whole<'h>(
         &'h self,
         held: &'h impl Holds,
-        segment: Found,
+        segment: Span,
         mut each: impl FnMut(u64, RecordView<'h>) -> Result<()>,
     ) -> Result<u64> {
         let (mut at, end) = (segment.first(), segment.end().min(self.data.len()));
@@ -139,9 +139,9 @@ impl Core {
     pub(crate) fn segment_after(
         &self,
         held: &impl Holds,
-        segment: Found,
+        segment: Span,
         end_at: u64,
-    ) -> Option<Found> {
+    ) -> Option<Span> {
         let (unit, number) = self.named_by_end(end_at)?;
         let next = self.segment_at(held, unit)?;
         // Another one may have taken its place since.
@@ -177,9 +177,9 @@ impl Core {
     pub(crate) fn log_start(
         &self,
         held: &impl Holds,
-        segments: &BTreeMap<u64, Vec<Found>>,
+        segments: &BTreeMap<u64, Vec<Span>>,
         durable: &Checkpoint,
-    ) -> Result<Found> {
+    ) -> Result<Span> {
         let first = |number: u64| segments.get(&number).and_then(|all| all.first().copied());
         let missing = |number: u64| {
             let what = format!("the log's oldest segment, number {number}, is missing");
@@ -202,7 +202,7 @@ impl Core {
 /// A place in the log, from which records are read one after the other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
-    pub segment: Found,
+    pub segment: Span,
     pub at: u64,
 }
 
@@ -217,7 +217,7 @@ pub(crate) enum Next<'h> {
 }
 
 impl Place {
-    pub(crate) fn first_of(segment: Found) -> Place {
+    pub(crate) fn first_of(segment: Span) -> Place {
         Place { segment, at: segment.first() }
     }
 
@@ -243,7 +243,7 @@ impl Place {
     }
 
     /// The segment that this is the beginning of, if whole records lead from here to that end of the log.
-    fn leads_to(self, core: &Core, held: &impl Holds, end: &Checkpoint) -> Result<Found> {
+    fn leads_to(self, core: &Core, held: &impl Holds, end: &Checkpoint) -> Result<Span> {
         self.walk_to(core, held, (end.sequence, end.end), |_| {}).map(|()| self.segment)
     }
 

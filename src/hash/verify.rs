@@ -10,7 +10,7 @@ use super::index::{Index, State, damaged};
 use super::page::{OVERFLOW, address_of};
 use super::reader::{left_unfinished, too_busy};
 use super::rebuild::{Log, damaged_data};
-use super::scan::{Found, Place};
+use super::scan::{Place, Span};
 use super::view::{Holds, is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
@@ -47,7 +47,7 @@ impl Hash {
 }
 
 /// The log at one moment: its segments in their order, and where it ends in the last of them.
-pub(crate) type LogNow = (Vec<Found>, u64);
+pub(crate) type LogNow = (Vec<Span>, u64);
 
 impl Core {
     /// Checks every record of a log that is held.
@@ -59,7 +59,7 @@ impl Core {
     ) -> Result<()> {
         const STEP: u64 = 1 << 20;
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(()) };
-        let ends = |segment: &Found| if segment.unit == last.unit { *end } else { segment.end() };
+        let ends = |segment: &Span| if segment.unit == last.unit { *end } else { segment.end() };
         let bytes = segments.iter().map(|segment| ends(segment) - segment.first());
         let total = bytes.fold(0, u64::saturating_add);
         let (mut done, mut told) = (0u64, 0);

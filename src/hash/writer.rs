@@ -11,7 +11,8 @@
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
 //! Plain puts do steps 1 and 4 later, see [`super::pending`].
 
-use super::core::{Core, From};
+use super::core::Core;
+use super::find::From;
 use super::format::{MAX_KEY, MAX_VALUE, SEGMENT_HEADER, session, unit_place, words};
 use super::grow::is_skewed;
 use super::index::{Index, Located, damaged};
