@@ -95,8 +95,8 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
     // Before the table: whoever reads that may be gone, and what is on a disk stays.
     let written = write_files(&report, &args);
     let mut out = std::io::stdout().lock();
-    let colour = report::colour_wanted(&out);
-    let printed = report::terminal::print(&report, &mut out, colour)
+    let pen = report::Pen::of(&out);
+    let printed = report::terminal::print(&report, &mut out, &pen)
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e));
     // Drawing takes a while: the table is there meanwhile.
@@ -155,8 +155,8 @@ fn compare(wanted: &Compare) -> Result<ExitCode> {
     let published =
         wanted.json.as_ref().map_or(Ok(()), |path| report::json::publish_value(&changes, path));
     let mut out = std::io::stdout().lock();
-    let colour = report::colour_wanted(&out);
-    report::saved::print(&changes, &before, &after, &mut out, colour)
+    let pen = report::Pen::of(&out);
+    report::saved::print(&changes, &before, &after, &mut out, &pen)
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e))?;
     published?;

@@ -36,7 +36,7 @@ use crate::machine;
 use crate::progress;
 use crate::report::json::publish_value;
 use crate::report::outputs;
-use crate::report::{colour_wanted, text};
+use crate::report::{Pen, text};
 use candidates::{Candidate, RuledOut};
 use check::{Checked, Time};
 use clap::Args;
@@ -267,7 +267,7 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
 fn stopped(args: &AdviseArgs, mut report: Report) -> Result<ExitCode> {
     report.note_interrupted("this is not all, and no advice");
     let published = args.json.as_ref().map_or(Ok(()), |path| publish_value(&report, path));
-    let printed = print(|out| report::measured(&report, out, colour_wanted(&std::io::stdout())));
+    let printed = print(|out| report::measured(&report, out, &Pen::of(&std::io::stdout())));
     published.and(printed)?;
     Ok(ExitCode::from(crate::INTERRUPTED))
 }
@@ -282,7 +282,7 @@ fn tell_and_check(
 ) -> Result<ExitCode> {
     // Expected figures, with these trials, are in the candidates.
     report.measured.clear();
-    let mut told = print(|out| report::advice(&report, out, colour_wanted(&std::io::stdout())));
+    let mut told = print(|out| report::advice(&report, out, &Pen::of(&std::io::stdout())));
     if args.json.is_none() {
         // Nobody is there to be told the rest.
         std::mem::replace(&mut told, Ok(()))?;
@@ -292,7 +292,7 @@ fn tell_and_check(
         if report.interrupted {
             report.note_interrupted("what was checked before it stands");
         }
-        let checked = print(|out| report::check(&report, out, colour_wanted(&std::io::stdout())));
+        let checked = print(|out| report::check(&report, out, &Pen::of(&std::io::stdout())));
         told = told.and(checked);
     }
     report.reads = probe.readings();

@@ -259,8 +259,7 @@ fn notes(machine: &Machine, data: &Facts, usage: &Usage, records: u64) -> Vec<St
 }
 
 /// Prints the advice.
-pub(super) fn advice(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<()> {
-    let pen = &Pen { colour };
+pub(super) fn advice(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     heading(report, out, pen)?;
     let Some(advised) = report.candidates.first() else { return Ok(()) };
     if let Some(durability) = &report.durability {
@@ -288,8 +287,7 @@ pub(super) fn advice(report: &Report, out: &mut impl Write, colour: bool) -> io:
 }
 
 /// Prints what was measured before a signal came, where there is no advice yet.
-pub(super) fn measured(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<()> {
-    let pen = &Pen { colour };
+pub(super) fn measured(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     heading(report, out, pen)?;
     let title = "Measured before a signal ended it: this is not all, and no advice";
     writeln!(out, "\n{}", pen.bold(title))?;
@@ -523,8 +521,7 @@ fn write_recipe(recipe: &Recipe, out: &mut impl Write, pen: &Pen) -> io::Result<
 }
 
 /// Prints how far the prediction was off.
-pub(super) fn check(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<()> {
-    let pen = &Pen { colour };
+pub(super) fn check(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let heads = ["store", "figure", "expected", "measured", "error"];
     let (mut rows, mut records) = (Vec::new(), 0);
     for ranked in &report.candidates {

@@ -44,5 +44,5 @@ mod work;
 
 pub use html::write as write_html;
 pub use json::{read as read_json, write as write_json};
-pub use pen::colour_wanted;
+pub use pen::Pen;
 pub use terminal::print as print_terminal;

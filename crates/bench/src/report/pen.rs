@@ -3,13 +3,18 @@
 //! Colour is only ever an addition: whatever it says stands in the text too.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use terminal_size::{Width, terminal_size_of};
 
-/// The most columns a line has.
+/// The most columns a line has in a file, or for another program.
 pub(crate) const WIDTH: usize = 100;
+/// Fewer do not hold the figures of one store, and in more a line is no longer read at a glance.
+const NARROWEST: usize = 80;
+const WIDEST: usize = 120;
 
 /// Whether output to `stream` should have colours: it is a terminal that knows them, and
 /// `NO_COLOR` is not set (see no-color.org).
-pub fn colour_wanted(stream: &impl IsTerminal) -> bool {
+fn colour_wanted(stream: &impl IsTerminal) -> bool {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stream.is_terminal() && !set("NO_COLOR") && !dumb
@@ -25,8 +30,19 @@ pub(crate) enum Style {
     Bad,
 }
 
-/// Prints words in lines of at most [`WIDTH`] columns, dim.
+/// Prints words in lines of at most as many columns as the pen has, dim.
 pub(crate) fn wrapped(
+    out: &mut impl Write,
+    pen: &Pen,
+    indent: &str,
+    words: &str,
+) -> io::Result<()> {
+    wrapped_as(Style::Dim, out, pen, indent, words)
+}
+
+/// The same in another style.
+pub(crate) fn wrapped_as(
+    style: Style,
     out: &mut impl Write,
     pen: &Pen,
     indent: &str,
@@ -34,8 +50,8 @@ pub(crate) fn wrapped(
 ) -> io::Result<()> {
     let mut line = String::new();
     for word in words.split_whitespace() {
-        if !line.is_empty() && width(indent) + width(&line) + 1 + width(word) > WIDTH {
-            writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))?;
+        if !line.is_empty() && width(indent) + width(&line) + 1 + width(word) > pen.width {
+            writeln!(out, "{indent}{}", pen.paint(&line, style))?;
             line.clear();
         }
         if !line.is_empty() {
@@ -43,7 +59,7 @@ pub(crate) fn wrapped(
         }
         line.push_str(word);
     }
-    writeln!(out, "{indent}{}", pen.paint(&line, Style::Dim))
+    writeln!(out, "{indent}{}", pen.paint(&line, style))
 }
 
 pub(crate) fn shortened(text: &str, most: usize) -> String {
@@ -57,12 +73,24 @@ pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// Puts colours on, or does not.
-pub(crate) struct Pen {
+/// How output is written: with colours or not, in lines of how many columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Pen {
     pub(crate) colour: bool,
+    pub(crate) width: usize,
 }
 
 impl Pen {
+    /// What suits a stream: as wide as its terminal, 80 columns at least and 120 at most; 100 without colours
+    /// where it is none.
+    pub fn of(stream: &(impl IsTerminal + AsFd)) -> Pen {
+        let columns = terminal_size_of(stream).map(|(Width(columns), _)| usize::from(columns));
+        Pen {
+            colour: colour_wanted(stream),
+            width: columns.map_or(WIDTH, |columns| columns.clamp(NARROWEST, WIDEST)),
+        }
+    }
+
     pub(crate) fn bold(&self, text: &str) -> String {
         self.paint(text, Style::Bold)
     }

@@ -1,12 +1,12 @@
 //! The result as a table for a terminal: stores as rows, phases as columns.
 //!
-//! Lines are at most `WIDTH` columns: phases that do not fit go to a further table. Everything
+//! Lines are as wide as the pen says: phases that do not fit go to a further table. Everything
 //! from outside is cleaned of control characters. Colour is only ever an addition: whatever it
 //! says stands in the text too.
 
 use super::compare::{Comparison, Headline, is_own, wrong_answers};
 use super::durability;
-use super::pen::{Pen, Style, WIDTH, shortened, width, wrapped};
+use super::pen::{Pen, Style, shortened, width, wrapped, wrapped_as};
 use super::plain::ByClass;
 use super::stats::{self, Ratio, Verdict};
 use super::{
@@ -22,49 +22,48 @@ const GAP: usize = 2;
 ///
 /// # Errors
 /// Those of `out`.
-pub fn print(report: &Report, out: &mut impl Write, colour: bool) -> io::Result<()> {
-    let pen = Pen { colour };
-    heading(report, out, &pen)?;
+pub fn print(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
+    heading(report, out, pen)?;
     let comparisons = Comparison::of(report);
     if comparisons.is_empty() {
         writeln!(out, "\nNothing was measured.")?;
     }
     for comparison in &comparisons {
-        tables(comparison, out, &pen)?;
-        legend(comparison, out, &pen)?;
+        tables(comparison, out, pen)?;
+        legend(comparison, out, pen)?;
         for own in comparison.own() {
-            headlines(comparison, own, out, &pen)?;
+            headlines(comparison, own, out, pen)?;
         }
     }
     if let Some((table, explained)) = growth::table(report) {
-        plain("Growth with the number of records", &table, explained, out, &pen)?;
+        plain("Growth with the number of records", &table, explained, out, pen)?;
     }
     if let Some((title, table, explained)) = rate::table(report) {
-        plain(&title, &table, explained, out, &pen)?;
+        plain(&title, &table, explained, out, pen)?;
     }
     if let Some((table, explained)) = together::table(report) {
-        plain("Several readers at one store", &table, explained, out, &pen)?;
+        plain("Several readers at one store", &table, explained, out, pen)?;
     }
     for work in committers::Work::ALL {
         if let Some((table, explained)) = work.table(report) {
-            plain(work.title(), &table, &explained, out, &pen)?;
+            plain(work.title(), &table, &explained, out, pen)?;
         }
     }
     if let Some((table, explained)) = mix_latencies::table(report) {
-        plain(mix_latencies::TITLE, &table, explained, out, &pen)?;
+        plain(mix_latencies::TITLE, &table, explained, out, pen)?;
     }
     if let Some((table, explained)) = processor::table(report) {
-        plain(processor::TITLE, &table, explained, out, &pen)?;
+        plain(processor::TITLE, &table, explained, out, pen)?;
     }
     if let Some((table, explained)) = own_counters::table(report) {
-        plain(own_counters::TITLE, &table, explained, out, &pen)?;
+        plain(own_counters::TITLE, &table, explained, out, pen)?;
     }
-    disk(report, out, &pen)?;
-    remarks(report, out, &pen)?;
+    disk(report, out, pen)?;
+    remarks(report, out, pen)?;
     if report.stores.is_empty() {
         return Ok(());
     }
-    write!(out, "\n{}", stores::block(&stores::of_report(report), WIDTH))
+    write!(out, "\n{}", stores::block(&stores::of_report(report), pen.width))
 }
 
 /// What the stores were seen to ask of the disk.
@@ -105,8 +104,13 @@ fn heading(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     what.extend(s.memory_limit.map(|bytes| format!("at most {}", text::binary_bytes(bytes))));
     what.extend(s.opened.iter().map(|from| format!("opened from {}", text::clean(from))));
     what.extend(s.stores.iter().map(|setting| text::clean(setting)));
-    let name = pen.bold(&format!("credenza bench  {}", text::clean(&s.workload)));
-    writeln!(out, "{name}  {}", what.join(" · "))?;
+    let (name, what) = (format!("credenza bench  {}", text::clean(&s.workload)), what.join(" · "));
+    if width(&name) + GAP + width(&what) <= pen.width {
+        writeln!(out, "{}  {what}", pen.bold(&name))?;
+    } else {
+        writeln!(out, "{}", pen.bold(&name))?;
+        wrapped(out, pen, "", &what)?;
+    }
     work::in_words(report).iter().try_for_each(|of| wrapped(out, pen, "", &text::clean(of)))?;
     let machine = [
         text::clean(&m.cpu),
@@ -148,7 +152,7 @@ fn tables(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         let mut used = base;
         let fits = |column: &&Column| {
             used += GAP + column.width();
-            used <= WIDTH
+            used <= pen.width
         };
         let count = rest.iter().take_while(fits).count().max(1);
         let later = rest.split_off(count.min(rest.len()));
@@ -313,7 +317,8 @@ fn headlines(c: &Comparison, own: &str, out: &mut impl Write, pen: &Pen) -> io::
     }
     let of = c.peers_in_words(own);
     let title = format!("{own} against the fastest rival of each phase{of} (times as fast)");
-    writeln!(out, "\n{}", pen.bold(&title))?;
+    writeln!(out)?;
+    wrapped_as(Style::Bold, out, pen, "", &title)?;
     let phases = best.iter().map(|h| width(&text::clean(h.phase))).max().unwrap_or(0);
     for headline in &best {
         headline_line(headline, phases, out, pen)?;
@@ -427,6 +432,7 @@ fn outliers(report: &Report) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::pen::WIDTH;
     use crate::result::{Machine, Settings};
 
     fn fixture() -> Report {
@@ -435,7 +441,7 @@ mod tests {
 
     fn printed(report: &Report, colour: bool) -> String {
         let mut out = Vec::new();
-        print(report, &mut out, colour).unwrap();
+        print(report, &mut out, &Pen { colour, width: WIDTH }).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -575,6 +581,27 @@ mod tests {
         let text = printed(&report, false);
         assert!(text.lines().filter(|line| line.starts_with("store")).count() >= 2);
         assert!(text.lines().all(|line| width(line) <= WIDTH));
+    }
+
+    #[test]
+    fn a_terminal_has_lines_of_its_own_width() {
+        let report = fixture();
+        let of = |columns| {
+            let mut out = Vec::new();
+            print(&report, &mut out, &Pen { colour: false, width: columns }).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let tables = |text: &str| text.lines().filter(|line| line.starts_with("store")).count();
+        let texts = [80, 100, 120].map(|columns| {
+            let text = of(columns);
+            let longest = text.lines().map(width).max().unwrap();
+            assert!(
+                longest <= columns && longest + 10 > columns,
+                "{longest} of {columns}:\n{text}"
+            );
+            text
+        });
+        assert!(tables(&texts[0]) > tables(&texts[2]), "{}", texts[0]);
     }
 
     #[test]

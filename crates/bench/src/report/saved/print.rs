@@ -17,9 +17,8 @@ pub fn print(
     before: &Report,
     after: &Report,
     out: &mut impl Write,
-    colour: bool,
+    pen: &Pen,
 ) -> io::Result<()> {
-    let pen = Pen { colour };
     let name = format!("credenza bench compare  {}", text::clean(&after.settings.workload));
     let records = text::counted(after.settings.records as usize, "record");
     writeln!(out, "{}  {records}", pen.bold(&name))?;
@@ -31,11 +30,11 @@ pub fn print(
             text::clean(&machine.program),
             text::clean(&machine.cpu),
         ];
-        wrapped(out, &pen, "", &format!("{when}: {}", facts.join(" · ")))?;
+        wrapped(out, pen, "", &format!("{when}: {}", facts.join(" · ")))?;
     }
-    warning(changes, out, &pen)?;
+    warning(changes, out, pen)?;
     writeln!(out)?;
-    table(&changes.changes, out, &pen)?;
+    table(&changes.changes, out, pen)?;
     if !changes.together.is_empty() {
         writeln!(
             out,
@@ -43,19 +42,19 @@ pub fn print(
             pen.bold("Several at one store: lookups, changes, or operations of a mix, in a second")
         )?;
         let rows = changes.together.iter().map(|c| (shared_cells(c), style(c.speed)));
-        rows_of(&rows.collect::<Vec<_>>(), out, &pen)?;
+        rows_of(&rows.collect::<Vec<_>>(), out, pen)?;
     }
-    latencies(&different(&changes.latencies), CLOSED, out, &pen)?;
-    latencies(&changes.at_rate.iter().collect::<Vec<_>>(), AT_RATE, out, &pen)?;
+    latencies(&different(&changes.latencies), CLOSED, out, pen)?;
+    latencies(&changes.at_rate.iter().collect::<Vec<_>>(), AT_RATE, out, pen)?;
     for of in &changes.growth {
         let with = format!("With {}", text::counted(of.records as usize, "record"));
         writeln!(out, "\n{}", pen.bold(&with))?;
-        table(&of.changes, out, &pen)?;
-        latencies(&different(&of.latencies), &format!("{with}: {CLOSED}"), out, &pen)?;
+        table(&of.changes, out, pen)?;
+        latencies(&different(&of.latencies), &format!("{with}: {CLOSED}"), out, pen)?;
         let at_rate: Vec<_> = of.at_rate.iter().collect();
-        latencies(&at_rate, &format!("{with}, at a rate"), out, &pen)?;
+        latencies(&at_rate, &format!("{with}, at a rate"), out, pen)?;
     }
-    lines(changes, out, &pen)
+    lines(changes, out, pen)
 }
 
 const AT_RATE_EXPLAINED: &str = "BEHIND its schedule is one regression of a store and phase: more than half of the \

@@ -1,7 +1,7 @@
 //! Danger: a change that made something slower passes, or one that did not is stopped.
 
 use super::*;
-use crate::report::stats;
+use crate::report::{Pen, stats};
 use crate::result::{AtRate, Failure, Growth, Latency, Percentiles};
 
 fn fixture() -> Report {
@@ -30,7 +30,7 @@ fn found<'a>(changes: &'a Changes, store: &str, phase: &str) -> &'a Change {
 
 fn printed(changes: &Changes, before: &Report, after: &Report) -> String {
     let mut out = Vec::new();
-    print(changes, before, after, &mut out, false).unwrap();
+    print(changes, before, after, &mut out, &Pen { colour: false, width: 100 }).unwrap();
     String::from_utf8(out).unwrap()
 }
 
