@@ -30,6 +30,20 @@ pub fn summary(report: &Report) -> String {
     format!(r#"<p class="facts">{}</p>"#, facts.join(" · "))
 }
 
+/// Words for the page, in which what stands between a pair of backquotes is code.
+fn with_code(words: &str) -> String {
+    let safe = escape(words);
+    let mut parts = safe.split('`');
+    let mut html = parts.next().unwrap_or_default().to_owned();
+    while let Some(part) = parts.next() {
+        match parts.next() {
+            Some(behind) => html += &format!("<code>{part}</code>{behind}"),
+            None => html += &format!("`{part}"),
+        }
+    }
+    html
+}
+
 /// What a reader must know first: failures, notes, and what few rounds allow to say.
 pub fn notices(report: &Report) -> String {
     let mut items = String::new();
@@ -41,16 +55,10 @@ pub fn notices(report: &Report) -> String {
     }
     let rounds = report.results.iter().map(|r| r.rounds).max().unwrap_or(0);
     if (1..6).contains(&rounds) {
-        let _ = write!(
-            items,
-            "<li>With {} an interval is the range of the samples: it holds the true median with \
-             a probability of {} only.</li>",
-            text::counted(rounds, "round"),
-            text::percent(stats::range_coverage(rounds))
-        );
+        let _ = write!(items, "<li>{}</li>", stats::coverage_in_words(rounds));
     }
     for note in noise::line(report).iter().chain(&report.notes) {
-        let _ = write!(items, "<li>{}</li>", escape(note));
+        let _ = write!(items, "<li>{}</li>", with_code(note));
     }
     if items.is_empty() {
         return String::new();
@@ -205,4 +213,24 @@ pub fn footer(report: &Report) -> String {
 
 fn payload(report: &Report) -> u64 {
     report.settings.key_bytes.saturating_add(report.settings.value_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_in_notes_are_code_and_what_is_alone_stays() {
+        for (words, html) in [
+            (
+                "`build` waits, as `--sync` <does>",
+                "<code>build</code> waits, as <code>--sync</code> &lt;does&gt;",
+            ),
+            ("one ` alone", "one ` alone"),
+            ("`a` and `", "<code>a</code> and `"),
+            ("", ""),
+        ] {
+            assert_eq!(with_code(words), html);
+        }
+    }
 }

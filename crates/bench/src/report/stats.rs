@@ -10,6 +10,7 @@
 //!
 //! Figures that are not finite are left out everywhere; no function here panics.
 
+use super::text;
 use crate::result::{PhaseResult, Scaling, Summary};
 use crate::rng::splitmix64;
 use serde::Serialize;
@@ -81,6 +82,20 @@ pub fn summarise(samples: &[f64]) -> Summary {
 /// independent samples: 0 for one, 0.75 for three, 0.9375 for five.
 pub fn range_coverage(n: usize) -> f64 {
     if n == 0 { 0.0 } else { 1.0 - 2.0 * 0.5_f64.powi(n.min(1000) as i32) }
+}
+
+/// What an interval is worth, where rounds are few.
+pub fn coverage_in_words(rounds: usize) -> String {
+    if rounds < 2 {
+        return "A single round has no interval: nothing tells how far another would be from it."
+            .into();
+    }
+    format!(
+        "With {} an interval is the range of the samples: it holds the true median with a probability of \
+         {} only.",
+        text::counted(rounds, "round"),
+        text::percent(range_coverage(rounds))
+    )
 }
 
 /// Which samples are outliers by Tukey's rule (beyond 1.5 interquartile ranges from the

@@ -281,11 +281,14 @@ fn row<'c>(
 
 fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let baseline = text::clean(c.baseline);
-    let mut says = vec![format!(
-        "Second lines: how many times as fast as {baseline} (above 1: faster), and the file's size \
-         in relation to it; ~ no difference seen (the 95 % interval spans 1, or \
-         lies within the noise)."
-    )];
+    let mut says = Vec::new();
+    if c.stores.len() > 1 {
+        says.push(format!(
+            "Second lines: how many times as fast as {baseline} (above 1: faster), and the file's size \
+             in relation to it; ~ no difference seen (the 95 % interval spans 1, or \
+             lies within the noise)."
+        ));
+    }
     if c.has_unjudged() {
         says.push(text::UNJUDGED_EXPLAINED.to_owned());
     }
@@ -306,6 +309,9 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         );
     }
     says.extend(work::hit_rates(c).iter().map(|line| text::clean(line)));
+    if says.is_empty() {
+        return Ok(());
+    }
     writeln!(out)?;
     says.iter().try_for_each(|line| wrapped(out, pen, "", line))
 }
@@ -378,12 +384,7 @@ fn remarks(report: &Report, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     let rounds = report.results.iter().map(|r| r.rounds).max().unwrap_or(0);
     let mut says = Vec::new();
     if (1..6).contains(&rounds) {
-        says.push(format!(
-            "With {} an interval is the range of the samples: it holds the true median with a \
-             probability of {} only.",
-            text::counted(rounds, "round"),
-            text::percent(stats::range_coverage(rounds))
-        ));
+        says.push(stats::coverage_in_words(rounds));
     }
     says.extend(outliers(report));
     says.extend(noise::line(report).map(|line| text::clean(&line)));
@@ -602,6 +603,14 @@ mod tests {
             text
         });
         assert!(tables(&texts[0]) > tables(&texts[2]), "{}", texts[0]);
+    }
+
+    #[test]
+    fn one_store_alone_has_no_legend_of_ratios() {
+        let mut report = fixture();
+        assert!(printed(&report, false).contains("Second lines: "));
+        report.results.retain(|result| result.store == "constant");
+        assert!(!printed(&report, false).contains("Second lines: "));
     }
 
     #[test]

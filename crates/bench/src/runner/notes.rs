@@ -86,27 +86,37 @@ pub(super) fn about_load(machine: &Machine) -> Option<String> {
     })
 }
 
-/// A store without a figure in a phase that was asked for: why there is none.
+/// Stores without a figure in phases that were asked for: why there is none, once for all of these.
 pub(super) fn about_what_is_left_out(
     stores: &[StoreInfo],
     phases: &[Phase],
     mixes: &Mixes,
     are_opened: bool,
 ) -> Vec<String> {
-    let left_out = |phase: &Phase| {
+    let mut notes: Vec<(Vec<Phase>, String, &str)> = Vec::new();
+    for phase in phases {
         let lacks = |info: &&StoreInfo| info.lacks.iter().any(|name| name == phase.name());
         let changes = phase.is_changing() && !mixes.only_reads(*phase);
         let is_built_once = |info: &&StoreInfo| changes && info.changes_class.is_none();
         let (once, others): (Vec<&StoreInfo>, Vec<&StoreInfo>) =
             stores.iter().filter(lacks).partition(is_built_once);
-        let note = |left: Vec<&StoreInfo>, why| {
+        let why = why_left_out(*phase, mixes, are_opened);
+        for (left, why) in [(once, BUILT_ONCE), (others, why)] {
             let names: Vec<&str> = left.iter().map(|info| &*info.store).collect();
-            (!names.is_empty()).then(|| format!("'{phase}' leaves out {}: {why}", names.join(", ")))
-        };
-        let others = note(others, why_left_out(*phase, mixes, are_opened));
-        note(once, BUILT_ONCE).into_iter().chain(others)
+            let names = names.join(", ");
+            match notes.iter_mut().find(|(_, of, because)| (&**of, *because) == (&*names, why)) {
+                _ if names.is_empty() => {}
+                Some((phases, ..)) => phases.push(*phase),
+                None => notes.push((vec![*phase], names, why)),
+            }
+        }
+    }
+    let in_words = |(phases, names, why): (Vec<Phase>, String, &str)| {
+        let phases: Vec<String> = phases.iter().map(|phase| format!("'{phase}'")).collect();
+        let leave = if phases.len() == 1 { "leaves" } else { "leave" };
+        format!("{} {leave} out {names}: {why}", phases.join(", "))
     };
-    phases.iter().flat_map(left_out).collect()
+    notes.into_iter().map(in_words).collect()
 }
 
 /// Why a phase leaves out stores, of which those are named apart that are built once, where it changes them.
@@ -405,6 +415,22 @@ mod tests {
         assert_eq!(notes[0], format!("'mixed' leaves out constant: {BUILT_ONCE}"));
         let of_hash = "'mixed' leaves out hash: the workbench has no transactions of theirs";
         assert!(notes.len() == 2 && notes[1].starts_with(of_hash), "{notes:?}");
+    }
+
+    #[test]
+    fn phases_that_leave_out_the_same_stores_for_one_reason_are_told_together() {
+        let workload = Workload::find("decimal").unwrap();
+        let phases = [Phase::Insert, Phase::Range, Phase::Remove];
+        let mut stores = described(&["constant", "hash", "redb"]);
+        for (info, lacks) in stores.iter_mut().zip([&phases[..], &[Phase::Range], &[]]) {
+            info.lacks = lacks.iter().map(Phase::to_string).collect();
+        }
+        let notes = about_what_is_left_out(&stores, &phases, &workload.mixes, false);
+        let told = [
+            format!("'insert', 'remove' leave out constant: {BUILT_ONCE}"),
+            "'range' leaves out constant, hash: their records are in no order".to_owned(),
+        ];
+        assert_eq!(notes, told);
     }
 
     #[test]
