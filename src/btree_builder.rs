@@ -45,8 +45,9 @@ impl BTreeBuilder {
     /// Starts a store that will appear at, or replace, `path`.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is no regular file; or the recording that the
-    /// environment asks for ([`record`](crate::record)) cannot be begun.
+    /// The folder is missing or may not be written; `path` is no regular file, or a hash or btree store that somebody has
+    /// open to write, as [`is_open`](crate::is_open) says; or the recording that the environment asks for
+    /// ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<BTreeBuilder> {
         let place = Named::create(path.as_ref(), None)?;
         let store = BTree::options().create(true).unrecorded().open(place.path());
@@ -162,7 +163,7 @@ impl BTreeBuilder {
     /// it took over from the file that it replaced does not allow more.
     ///
     /// # Errors
-    /// As [`BTreeBuilder::add`]: what was at the path is untouched.
+    /// As [`BTreeBuilder::add`], or what is at the path was opened to write meanwhile: it is untouched.
     pub fn finish(self) -> Result<BTree> {
         OpenOptions::new().btree(&self.published(Named::publish)?)
     }

@@ -86,8 +86,8 @@ impl Freeze for BTree {
 /// ```
 ///
 /// # Errors
-/// The store is damaged, the file cannot be written, or `path` is the store itself: what was at
-/// `path` is untouched.
+/// The store is damaged, the file cannot be written, or `path` is the store itself or another that somebody has open to
+/// write: what was at `path` is untouched.
 pub fn freeze(
     store: &impl Freeze,
     path: impl AsRef<Path>,

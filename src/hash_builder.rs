@@ -47,8 +47,9 @@ impl HashBuilder {
     /// Starts a store that will appear at, or replace, `path`.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is no regular file; or the recording that the
-    /// environment asks for ([`record`](crate::record)) cannot be begun.
+    /// The folder is missing or may not be written; `path` is no regular file, or a hash or btree store that somebody has
+    /// open to write, as [`is_open`](crate::is_open) says; or the recording that the environment asks for
+    /// ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<HashBuilder> {
         let place = Named::create(path.as_ref(), Some(INDEX_FILE))?;
         let store = Hash::options().create(true).unrecorded().open(place.path());
@@ -108,7 +109,7 @@ impl HashBuilder {
     /// it took over from the file that it replaced does not allow more.
     ///
     /// # Errors
-    /// The disk is full or failed: what was at the path is untouched.
+    /// The disk is full or failed, or what is at the path was opened to write meanwhile: it is untouched.
     pub fn finish(self) -> Result<Hash> {
         OpenOptions::new().hash(&self.published(Named::publish)?)
     }

@@ -1,6 +1,5 @@
-//! Danger: what somebody left who was killed while he built a store comes to life in the next one; what is
-//! built can be read by others than will be allowed to; what nobody wants is written; or a store that lacks what
-//! was put in takes the place of a good one.
+//! Danger: what is built can be read by others than will be allowed to; what nobody wants is written; or a store that lacks
+//! what was put in takes the place of a good one.
 
 mod common;
 
@@ -10,58 +9,7 @@ use credenza::constant::Builder;
 use credenza::hash::Hash;
 use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
-
-/// Stores as one of this process's number may have left them, under all names that it would give next.
-fn leftovers(target: &Path, left: &Path) -> Vec<(PathBuf, Vec<u8>)> {
-    let bytes = std::fs::read(left).unwrap();
-    let name = |serial| format!(".store.{}.{serial}.tmp", std::process::id());
-    let paths = (0..300).map(|serial| target.with_file_name(name(serial)));
-    let leave = |path: PathBuf| {
-        std::fs::write(&path, &bytes).unwrap();
-        (path, bytes.clone())
-    };
-    paths.map(leave).collect()
-}
-
-#[test]
-fn what_a_killed_builder_left_is_in_no_other_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let target = folder.path().join("store");
-    let ghost = folder.path().join("ghost");
-    let hash = Hash::create(&ghost).unwrap();
-    hash.insert(b"ghost", b"1").unwrap();
-    drop(hash);
-    let left = leftovers(&target, &ghost);
-    let mut builder = HashBuilder::create(&target).unwrap();
-    builder.add(b"key", b"1").unwrap();
-    builder.add(b"key", b"2").unwrap();
-    assert_eq!(builder.replaced().unwrap(), 1);
-    let store = builder.finish().unwrap();
-    assert_eq!((store.len().unwrap(), store.get(b"ghost").unwrap().is_none()), (1, true));
-    drop(store);
-
-    std::fs::remove_file(&ghost).unwrap();
-    let btree = BTree::create(&ghost).unwrap();
-    btree.insert(b"ghost", b"1").unwrap();
-    drop(btree);
-    let left_too = leftovers(&target, &ghost);
-    let mut builder = BTreeBuilder::create(&target).unwrap();
-    builder.add(b"key", b"1").unwrap();
-    assert_eq!(builder.finish().unwrap().read().unwrap().main().len(), 1);
-
-    let mut builder = Builder::create(&target).unwrap();
-    builder.add(b"key", b"1").unwrap();
-    builder.finish().unwrap();
-    assert!(credenza::open(&target).unwrap().get(b"ghost").unwrap().is_none());
-    assert_eq!(left.len(), left_too.len());
-    // Builders remove what nobody builds, and take nothing of it.
-    let is_there = |path: &Path| path.try_exists().unwrap();
-    for (path, bytes) in left_too.iter().filter(|(path, _)| is_there(path)) {
-        assert!(std::fs::read(path).unwrap() == *bytes, "{}: another's file", path.display());
-    }
-    assert!(!is_there(&left_too[299].0));
-}
+use std::path::Path;
 
 /// The modes of the files in a folder that are no stores yet.
 fn modes_of_unfinished(folder: &Path) -> Vec<u32> {

@@ -320,30 +320,6 @@ fn who_syncs_or_compacts_in_a_transaction_waits_for_nobody() {
     passes_in_child("child_asks_for_all_in_a_transaction");
 }
 
-/// A copy in its own place, or in that of another that is open, has nothing of what is written from then on.
-#[test]
-fn no_copy_takes_the_place_of_an_open_store() {
-    let folder = tempfile::tempdir().unwrap();
-    let [path, other, tree_path] = ["store", "other", "tree"].map(|name| folder.path().join(name));
-    let (store, tree) = (Hash::create(&path).unwrap(), BTree::create(&tree_path).unwrap());
-    let another = Hash::create(&other).unwrap();
-    for target in [&path, &other, &tree_path] {
-        let error = store.backup(target, |_, _| ()).unwrap_err().to_string();
-        assert!(error.contains("open to write"), "{error}");
-        let error = tree.backup(target, |_, _| ()).unwrap_err().to_string();
-        assert!(error.contains("open to write"), "{error}");
-    }
-    store.insert(b"later", b"value").unwrap();
-    drop((store, another));
-    let store = Hash::open(&path).unwrap();
-    assert!(store.contains_key(b"later").unwrap());
-    // Closed, it may go; and what is no index of it stays.
-    std::fs::write(index_of(&other), "notes").unwrap();
-    store.backup(&other, |_, _| ()).unwrap();
-    assert_eq!(std::fs::read(index_of(&other)).unwrap(), b"notes");
-    assert!(Hash::open(&other).unwrap().contains_key(b"later").unwrap());
-}
-
 /// Where what lives has half of the file, and larger segments than it would need, the log moved from one half to the other
 /// and back for ever.
 #[test]

@@ -15,7 +15,6 @@ use super::trim::Trim;
 use super::writer::Writer;
 use super::{kind, scan};
 use crate::durability::Durability;
-use crate::os::opening::refuse_open;
 use crate::os::publish::Staged;
 use crate::{Error, Result};
 use std::path::Path;
@@ -82,7 +81,6 @@ impl<'p> NewCopy<'p> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<NewCopy<'p>> {
         let staged = Staged::create(path)?;
-        refuse_open(&staged.target().now())?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
         let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
@@ -104,8 +102,6 @@ impl<'p> NewCopy<'p> {
             progress(half + part as u64, 2 * half);
         })?;
         drop(copy);
-        // Not by the path as it was given: the folder may have another name by now.
-        refuse_open(&staged.target().now())?;
         staged.publish()
     }
 }

@@ -124,8 +124,9 @@ impl BuildOptions {
     /// [`Builder::finish`] returns.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is not a regular file; or the recording that the
-    /// environment asks for ([`record`](crate::record)) cannot be begun.
+    /// The folder is missing or may not be written; `path` is not a regular file, or a hash or btree store that somebody has
+    /// open to write, as [`is_open`](crate::is_open) says; or the recording that the environment asks for
+    /// ([`record`](crate::record)) cannot be begun.
     pub fn create(self, path: impl AsRef<Path>) -> Result<Builder> {
         let staged = Staged::create(&path)?;
         let file = staged.file().try_clone();

@@ -29,8 +29,9 @@ impl<F: Format> Writer<F> {
     /// Starts a file that will be at `path`, in the place of the one that may be there.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `path` is not a regular file; or the recording that the
-    /// environment asks for ([`record`](crate::record)) cannot be begun.
+    /// The folder is missing or may not be written; `path` is not a regular file, or a hash or btree store that somebody has
+    /// open to write, as [`is_open`](crate::is_open) says; or the recording that the environment asks for
+    /// ([`record`](crate::record)) cannot be begun.
     pub fn create(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let output = Output {

@@ -17,7 +17,6 @@ use super::view::Holds;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::holes::fill_holes;
-use crate::os::opening::refuse_open;
 use crate::os::process::random_id;
 use crate::os::publish::{Named, Staged, refuse_old};
 use crate::{Error, Result};
@@ -40,12 +39,9 @@ impl Hash {
     pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let path = path.as_ref();
         let staged = Staged::create(path)?;
-        refuse_open(&staged.target().now())?;
         let copied = self.core().copy_log((staged.file(), path), &mut progress);
         copied.map_err(|e| self.named(e))?;
-        // Not by the path as it was given: the folder may have another name by now.
         let target = staged.target().now();
-        refuse_open(&target)?;
         staged.publish()?;
         let index = index_of(&target);
         if !super::is_index(&index) {

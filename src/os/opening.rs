@@ -10,6 +10,7 @@ use super::lock::{Want, is_locked, lock_range};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 const OPENING: u64 = 0;
 /// The byte that is locked as long as somebody has the store open who may write.
@@ -18,6 +19,11 @@ pub(crate) const OPEN: u64 = 1;
 pub(crate) const READING: u64 = 2;
 /// The byte that is locked as long as the file is built.
 pub(crate) const BUILDING: u64 = 3;
+
+/// How often, and how far apart, it is looked whether a store that is to be replaced is still open: a child
+/// that is forked while it is open has it open until it runs another program.
+const MOMENTS: u32 = 20;
+const MOMENT: Duration = Duration::from_millis(10);
 
 /// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more.
 pub(crate) fn opening<T>(file: &File, want: Want, open: impl FnOnce() -> Result<T>) -> Result<T> {
@@ -48,8 +54,8 @@ pub(crate) fn if_alone(file: &File, last: impl FnOnce() -> Result<()>) -> Result
     if is_locked(file, OPEN)? { Ok(()) } else { last() }
 }
 
-/// An error if somebody, be it this process, has the store at `path` open who may write to it: a file that takes its place
-/// would lose what he writes from now on. What is no store, or is not there, nobody has open.
+/// An error if somebody, be it this process, has the store at `path` open who may write to it, and keeps it for a fifth of
+/// a second: a file that takes its place would lose what he writes from now on. What is no store, or is not there, nobody has open.
 pub(crate) fn refuse_open(path: &Path) -> Result<()> {
     let file = match open_regular(path) {
         Ok((file, _)) => file,
@@ -59,9 +65,12 @@ pub(crate) fn refuse_open(path: &Path) -> Result<()> {
         }
         Err(_) => return Ok(()),
     };
-    // Where there are no locks nobody can have one open.
-    if !is_locked(&file, OPEN).unwrap_or(false) {
-        return Ok(());
+    for _ in 0..MOMENTS {
+        // Where there are no locks nobody can have one open.
+        if !is_locked(&file, OPEN).unwrap_or(false) {
+            return Ok(());
+        }
+        std::thread::sleep(MOMENT);
     }
     let what = "somebody has this store open to write, and what he writes would be lost with it: replace it when nobody \
                 has, or name another file";

@@ -14,7 +14,7 @@ use super::access::Rights;
 use super::aside::{head_of, make_way};
 use super::file::is_same;
 use super::lock::{Want, is_locked, lock_range};
-use super::opening::{BUILDING, OPEN, READING};
+use super::opening::{BUILDING, OPEN, READING, refuse_open};
 use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
 use super::process::is_alive;
 use crate::magic::MAGIC;
@@ -50,7 +50,8 @@ impl Staged {
     /// Starts a new file beside `target`, which need not exist.
     ///
     /// # Errors
-    /// The folder is missing or may not be written, or `target` is not a regular file.
+    /// The folder is missing or may not be written; `target` is not a regular file, or a hash or btree store that
+    /// somebody has open to write, be it this process: what he writes would be lost with it.
     pub fn create(target: impl AsRef<Path>) -> Result<Staged> {
         let target = target.as_ref();
         match std::fs::metadata(target) {
@@ -63,7 +64,9 @@ impl Staged {
             }
             _ => {}
         }
-        Staged::beside(led_to(target))
+        let target = led_to(target);
+        refuse_open(&target)?;
+        Staged::beside(target)
     }
 
     /// The same for `target` itself: if that is a link, it is replaced by the file.
@@ -105,9 +108,12 @@ impl Staged {
     ///
     /// # Errors
     /// The disk is full or failed, or the folder may not be written: the old file is untouched. If only the new name
-    /// could not be made durable, the new one is there, and a power cut may bring the old one back.
+    /// could not be made durable, the new one is there, and a power cut may bring the old one back. Or the target is by
+    /// now a store that somebody has open, as for [`Staged::create`].
     pub fn publish(mut self) -> Result<()> {
+        // Not by the path as it was given: the folder may have another name by now.
         let target = self.target.now();
+        refuse_open(&target)?;
         keep_mode(&self.file, &target)?;
         if let Err(e) = self.file.sync_data() {
             return Err(Error::io("make durable", e).at(&target));
@@ -186,8 +192,10 @@ impl Named {
     /// Makes all files durable and puts them in their places, the store last; gives where it is then.
     ///
     /// # Errors
-    /// The disk is full or failed: what was at the target is untouched, but for the further file.
+    /// The disk is full or failed: what was at the target is untouched, but for the further file. Or the target is by now
+    /// a store that somebody has open, as for [`Staged::create`].
     pub(crate) fn publish(self) -> Result<PathBuf> {
+        refuse_open(&self.target.now())?;
         self.publish_as(false)
     }
 
