@@ -64,7 +64,7 @@ impl BTreeBuilder {
     /// As [`BTreeBuilder::add`].
     pub fn progress(&mut self, f: impl Fn(u64, u64) + Send + Sync + 'static) -> Result<()> {
         let listener = self.listener.insert(Listener(Arc::new(f))).clone();
-        self.load.as_mut().ok_or_else(failed)?.tell(listener)
+        self.with_load(|load| load.tell(listener))
     }
 
     /// Bytes of memory for records of a table that do not come in the order of their keys and wait to be
@@ -75,7 +75,7 @@ impl BTreeBuilder {
     /// As [`BTreeBuilder::add`].
     pub fn memory_budget(&mut self, bytes: u64) -> Result<()> {
         self.budget = Some(bytes);
-        self.load.as_mut().ok_or_else(failed)?.memory_budget(bytes)
+        self.with_load(|load| load.memory_budget(bytes))
     }
 
     /// What is added from here on goes into a table of this name, which is made if it is not there.
@@ -120,10 +120,10 @@ impl BTreeBuilder {
         if let Some(recording) = &mut self.recording {
             recording.table(table.unwrap_or_default());
         }
-        let load =
-            self.load.insert(BTreeLoad::begin_beside(&self.store, table, Some(self.place.place())));
-        self.listener.clone().map_or(Ok(()), |listener| load.tell(listener))?;
-        self.budget.map_or(Ok(()), |bytes| load.memory_budget(bytes))
+        self.load = Some(BTreeLoad::begin_beside(&self.store, table, Some(self.place.place())));
+        let (listener, budget) = (self.listener.clone(), self.budget);
+        listener.map_or(Ok(()), |listener| self.with_load(|load| load.tell(listener)))?;
+        budget.map_or(Ok(()), |bytes| self.with_load(|load| load.memory_budget(bytes)))
     }
 
     /// In a table whose records are numbered: those that are appended later have numbers above this
@@ -133,7 +133,7 @@ impl BTreeBuilder {
     /// As [`BTreeBuilder::add`]; that records are not numbered, or cannot have this number, is one of what
     /// ends the table.
     pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
-        self.load.as_mut().ok_or_else(failed)?.skip_numbers(last)
+        self.with_load(|load| load.skip_numbers(last))
     }
 
     /// Adds a record; the value of a key that came before is replaced, unless the table's keys may have
@@ -142,8 +142,7 @@ impl BTreeBuilder {
     /// # Errors
     /// This record, or one before, is over its limit; or the disk is full. Drop the builder then.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        let load = self.load.as_mut().ok_or_else(failed)?;
-        load.add(key, value).map_err(|e| self.place.named(e))?;
+        self.with_load(|load| load.add(key, value))?;
         if let Some(recording) = &mut self.recording {
             recording.added(key, value);
         }
@@ -155,8 +154,14 @@ impl BTreeBuilder {
     /// # Errors
     /// As [`BTreeBuilder::add`].
     pub fn replaced(&mut self) -> Result<u64> {
+        self.with_load(BTreeLoad::replaced)
+    }
+
+    /// What the load says of this, with the store called as it will be.
+    #[inline]
+    fn with_load<T>(&mut self, f: impl FnOnce(&mut BTreeLoad) -> Result<T>) -> Result<T> {
         let load = self.load.as_mut().ok_or_else(failed)?;
-        load.replaced().map_err(|e| self.place.named(e))
+        f(load).map_err(|e| self.place.named(e))
     }
 
     /// Makes the store durable, puts it in its place and opens it there: for reading only where the mode that
