@@ -64,6 +64,19 @@ pub trait Scan {
         F: FnMut(&[u8], &[u8]) -> Result<()>,
         Self: Sized;
 
+    /// The same, for who makes another store of the records: whatever the store has checksums of is compared with them
+    /// before it is given, so that what damage made of a record gets none that fits. Constant and hash stores are read twice.
+    ///
+    /// # Errors
+    /// As [`Scan::scan`].
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+        Self: Sized,
+    {
+        self.scan(f)
+    }
+
     /// The number of records: a key with three values counts three times.
     ///
     /// # Errors

@@ -61,9 +61,7 @@ impl Freeze for BTree {
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        let mut snapshot = self.read()?;
-        snapshot.check_reads()?;
-        snapshot.main().scan(f)
+        self.scan_checked(f)
     }
 }
 
@@ -132,9 +130,7 @@ impl<'p> Count<'p> {
 /// Makes a hash store at `path` with the records of a store of any kind; durable when the call
 /// returns. `progress` is called with records done and records to do.
 ///
-/// The store is read as by [`Scan::scan`], which compares no checksums: what damage made of a record would get one that
-/// fits. So verify a store that you keep only the copy of, or open it with [`check_reads`](crate::OpenOptions::check_reads)
-/// if it is a btree store. [`freeze`] and the `backup` of each store do so themselves.
+/// The store is read as by [`Scan::scan_checked`], so that a damaged record is an error and gets no checksum that fits.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -149,7 +145,7 @@ impl<'p> Count<'p> {
 /// ```
 ///
 /// # Errors
-/// There is a file at `path`, or it cannot be written; the store is damaged where that is seen without checksums; or a
+/// There is a file at `path`, or it cannot be written; the store is damaged; or a
 /// key of it has several values, where a hash store has one: then nothing appears at `path`.
 pub fn thaw(
     store: &impl Scan,
@@ -160,7 +156,7 @@ pub fn thaw(
     refuse_old(path)?;
     let mut builder = HashBuilder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan(count.each(|key, value| builder.add(key, value)))?;
+    store.scan_checked(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("hash", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish_new()
 }
@@ -189,7 +185,7 @@ pub fn thaw_btree(
     refuse_old(path)?;
     let mut builder = BTreeBuilder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan(count.each(|key, value| builder.add(key, value)))?;
+    store.scan_checked(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("btree", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish_new()
 }

@@ -479,6 +479,19 @@ impl Scan for Store {
         }
     }
 
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        match self {
+            Store::Hash(store) => store.verify_records(|_, _| {}).and_then(|()| self.scan(f)),
+            Store::Constant(store) => store.scan_checked(f),
+            Store::BTree(store) => store.scan_checked(f),
+            // They have none.
+            Store::Cdb(_) | Store::Cdb64(_) | Store::Mcdb(_) => self.scan(f),
+        }
+    }
+
     fn len(&self) -> Result<u64> {
         each!(self, store => Scan::len(store))
     }

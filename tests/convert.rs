@@ -240,6 +240,8 @@ fn a_builder_replaces_whole_stores_or_leaves_nothing() {
     let path = folder.path().join("store");
     let old = Hash::create(&path).expect("a store");
     old.insert(b"k", b"old").expect("it is put");
+    drop(old);
+    let old = Hash::options().read_only(true).open(&path).expect("the store");
     let mut builder = HashBuilder::create(&path).expect("a builder");
     for i in 0..10_000u32 {
         builder.add(&i.to_le_bytes(), b"new").expect("it is added");
@@ -261,12 +263,13 @@ fn a_builder_replaces_whole_stores_or_leaves_nothing() {
     let again = Hash::open(&path).expect("the store");
     assert_eq!(again.get(b"k").expect("a lookup").as_deref(), Some(&b"new"[..]));
     assert_eq!(names(&folder), ["store", "store-index"]);
+    drop(again);
     let over = HashBuilder::create(&path).and_then(|mut b| {
         b.add(&[0; 65537], b"")?;
         b.finish()
     });
     assert!(over.expect_err("a long key").to_string().contains("65536 bytes"));
-    assert_eq!(again.len().expect("a number"), 1);
+    assert_eq!(Hash::open(&path).expect("the store").len().expect("a number"), 1);
     assert_eq!(names(&folder), ["store", "store-index"]);
 }
 
@@ -402,6 +405,9 @@ fn a_btree_builder_replaces_whole_stores_or_leaves_nothing() {
     let path = folder.path().join("store");
     let old = BTree::create(&path).expect("a store");
     old.insert(b"k", b"old").expect("it is put");
+    drop(old);
+    let read = || BTree::options().read_only(true).open(&path).expect("the store");
+    let old = read();
     let mut builder = BTreeBuilder::create(&path).expect("a builder");
     for i in 0..10_000u32 {
         builder.add(&i.to_le_bytes(), b"new").expect("it is added");
@@ -420,7 +426,7 @@ fn a_btree_builder_replaces_whole_stores_or_leaves_nothing() {
     assert_eq!(old.get(b"k").expect("a lookup").as_deref(), Some(&b"old"[..]));
     new.verify(|_, _| {}).expect("it is whole");
     drop((old, new));
-    let again = BTree::open(&path).expect("the store");
+    let again = read();
     let snapshot = again.read().expect("a snapshot");
     let table = snapshot.table("more").expect("a lookup").expect("the table");
     assert_eq!((snapshot.main().len(), table.len()), (1, 1));

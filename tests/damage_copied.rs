@@ -179,3 +179,65 @@ fn what_is_thawed_with_reads_checked_is_whole() {
     let error = credenza::thaw(&store, &target, |_, _| {}).unwrap_err();
     assert!(error.is_bad_file() && !target.exists(), "{error}");
 }
+
+/// Opened as what it is, and as any store.
+#[test]
+fn no_damaged_store_is_thawed() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = || (0..RECORDS).map(|i| (i.to_le_bytes(), value(i)));
+    let [frozen, hash, btree] = ["frozen", "hash", "btree"].map(|name| folder.path().join(name));
+    let mut builder = credenza::constant::Builder::create(&frozen).unwrap();
+    records().for_each(|(key, value)| builder.add(&key, &value).unwrap());
+    builder.finish().unwrap();
+    let store = Hash::create(&hash).unwrap();
+    records().for_each(|(key, value)| store.insert(&key, &value).unwrap());
+    drop(store);
+    let store = BTree::create(&btree).unwrap();
+    records().for_each(|(key, value)| drop(store.insert(&key, &value).unwrap()));
+    drop(store);
+    let thawed = |source: &dyn Fn(&Path, bool) -> Result<u64>| {
+        [false, true].map(|is_ordered| {
+            let target = folder.path().join("target");
+            let done = source(&target, is_ordered);
+            let is_there = target.exists();
+            let left = std::fs::read_dir(folder.path()).unwrap();
+            for left in left.map(|entry| entry.unwrap().path()) {
+                if left.file_name().unwrap().to_string_lossy().contains("target") {
+                    std::fs::remove_file(left).unwrap();
+                }
+            }
+            assert_eq!(done.is_ok(), is_there);
+            done
+        })
+    };
+    let all: [&dyn Fn(&Path, bool) -> Result<u64>; 6] = [
+        &|to, is_ordered| thaw(&credenza::constant::Constant::open(&frozen)?, to, is_ordered),
+        &|to, is_ordered| {
+            let bytes = std::fs::read(&frozen).unwrap();
+            thaw(&credenza::constant::View::new(&bytes)?, to, is_ordered)
+        },
+        &|to, is_ordered| thaw(&credenza::open(&frozen)?, to, is_ordered),
+        &|to, is_ordered| thaw(&Hash::open(&hash)?, to, is_ordered),
+        &|to, is_ordered| thaw(&credenza::open(&hash)?, to, is_ordered),
+        &|to, is_ordered| thaw(&BTree::open(&btree)?, to, is_ordered),
+    ];
+    for source in all {
+        assert!(thawed(source).into_iter().all(|done| done.unwrap() == RECORDS));
+    }
+    for path in [&frozen, &hash, &btree] {
+        damage(path, 77);
+    }
+    for source in all {
+        for done in thawed(source) {
+            assert!(done.unwrap_err().is_bad_file());
+        }
+    }
+}
+
+/// How many records the new store has, a btree or a hash store.
+fn thaw(store: &impl credenza::Scan, to: &Path, is_ordered: bool) -> Result<u64> {
+    match is_ordered {
+        true => Ok(credenza::thaw_btree(store, to, |_, _| {})?.read()?.main().len()),
+        false => credenza::thaw(store, to, |_, _| {})?.len(),
+    }
+}

@@ -418,6 +418,16 @@ impl Scan for BTree {
         self.read()?.main().scan(f)
     }
 
+    /// Each page is compared with its checksum when it is read.
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        let mut snapshot = self.read()?;
+        snapshot.check_reads()?;
+        snapshot.main().scan(f)
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.core().newest().main.count)
     }

@@ -511,6 +511,14 @@ impl Scan for Constant {
         })
     }
 
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.verify(|_, _| {})?;
+        self.scan(f)
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.snapshot.layout.header.records)
     }

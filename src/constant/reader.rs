@@ -127,6 +127,14 @@ impl Scan for View<'_> {
         Scanner::new(&self.layout.header, self.layout.index.shape).scan(&Memory(self.data), f)
     }
 
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.verify(|_, _| {})?;
+        self.scan(f)
+    }
+
     fn len(&self) -> Result<u64> {
         Ok(self.layout.header.records)
     }

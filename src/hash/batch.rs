@@ -255,6 +255,14 @@ impl Scan for Transaction<'_> {
         self.scan_recorded(f)
     }
 
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.store.verify_records(|_, _| {})?;
+        self.scan(f)
+    }
+
     /// As many as there were, and what this transaction adds and takes out: each of its changes is looked
     /// up.
     fn len(&self) -> Result<u64> {

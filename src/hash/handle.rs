@@ -497,6 +497,14 @@ impl Scan for Hash {
         self.scan_counted(f)
     }
 
+    fn scan_checked<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.verify_records(|_, _| {})?;
+        self.scan(f)
+    }
+
     fn len(&self) -> Result<u64> {
         Hash::len(self)
     }
