@@ -193,9 +193,12 @@ fn no_damaged_store_is_thawed() {
     records().for_each(|(key, value)| store.insert(&key, &value).unwrap());
     drop(store);
     let store = BTree::create(&btree).unwrap();
-    records().for_each(|(key, value)| drop(store.insert(&key, &value).unwrap()));
+    for (key, value) in records() {
+        store.insert(&key, &value).unwrap();
+    }
     drop(store);
-    let thawed = |source: &dyn Fn(&Path, bool) -> Result<u64>| {
+    type Thaw<'a> = &'a dyn Fn(&Path, bool) -> Result<u64>;
+    let thawed = |source: Thaw<'_>| {
         [false, true].map(|is_ordered| {
             let target = folder.path().join("target");
             let done = source(&target, is_ordered);
@@ -210,7 +213,7 @@ fn no_damaged_store_is_thawed() {
             done
         })
     };
-    let all: [&dyn Fn(&Path, bool) -> Result<u64>; 6] = [
+    let all: [Thaw<'_>; 6] = [
         &|to, is_ordered| thaw(&credenza::constant::Constant::open(&frozen)?, to, is_ordered),
         &|to, is_ordered| {
             let bytes = std::fs::read(&frozen).unwrap();
