@@ -6,7 +6,9 @@ use super::super::protocol::Spec;
 use super::{Done, Part, Together, Word};
 use crate::driver::kernel;
 use credenza::{Error, Result};
-use std::io::{BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, ChildStdout, Stdio};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -147,16 +149,27 @@ impl Coordinator for Pipes {
     }
 
     fn wait(&mut self) -> Result<()> {
-        let read = std::io::stdin().read_line(&mut String::new());
-        match read.map_err(|e| Error::io("read input", e))? {
-            0 => Err(Error::invalid("the process that started this one is gone")),
-            _ => Ok(()),
-        }
+        let input = std::io::stdin().as_fd().try_clone_to_owned();
+        let input = input.map_err(|e| Error::io("open again", e))?;
+        wait_for_line(&File::from(input))
     }
 
     fn has_spoken(&mut self) -> Result<bool> {
         kernel::has_input()
     }
+}
+
+/// Waits for a line, and reads nothing that comes behind it: what was read ahead is no input any more to the kernel, which
+/// is asked whether there is some. One that was told to go and to stop before it ran went on for ever.
+fn wait_for_line(mut input: impl Read) -> Result<()> {
+    let mut byte = [0];
+    while byte != *b"\n" {
+        input.read_exact(&mut byte).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => Error::invalid("the process that started this one is gone"),
+            _ => Error::io("read input", e),
+        })?;
+    }
+    Ok(())
 }
 
 /// A thread, from the outside. When this is dropped, the thread hears nobody any more, and ends.
@@ -232,6 +245,20 @@ impl Coordinator for Channel {
 mod tests {
     use super::*;
     use std::process::Command;
+
+    /// Danger: a writer that is told to go and to stop at once, on a busy machine, sees the first alone.
+    #[test]
+    fn what_comes_behind_a_line_stays_to_be_seen() {
+        let (mut input, mut output) = std::io::pipe().unwrap();
+        output.write_all(b"on\non\n").unwrap();
+        wait_for_line(&input).unwrap();
+        let mut rest = [0; 3];
+        input.read_exact(&mut rest).unwrap();
+        assert_eq!(rest, *b"on\n");
+        output.write_all(b"o").unwrap();
+        drop(output);
+        assert!(wait_for_line(&input).unwrap_err().to_string().contains("is gone"));
+    }
 
     /// As where a library of that process writes to the same place.
     #[test]
