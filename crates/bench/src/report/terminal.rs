@@ -441,8 +441,12 @@ mod tests {
     }
 
     fn printed(report: &Report, colour: bool) -> String {
+        printed_by(&Pen { colour, width: WIDTH }, report)
+    }
+
+    fn printed_by(pen: &Pen, report: &Report) -> String {
         let mut out = Vec::new();
-        print(report, &mut out, &Pen { colour, width: WIDTH }).unwrap();
+        print(report, &mut out, pen).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -587,14 +591,9 @@ mod tests {
     #[test]
     fn a_terminal_has_lines_of_its_own_width() {
         let report = fixture();
-        let of = |columns| {
-            let mut out = Vec::new();
-            print(&report, &mut out, &Pen { colour: false, width: columns }).unwrap();
-            String::from_utf8(out).unwrap()
-        };
         let tables = |text: &str| text.lines().filter(|line| line.starts_with("store")).count();
         let texts = [80, 100, 120].map(|columns| {
-            let text = of(columns);
+            let text = printed_by(&Pen { colour: false, width: columns }, &report);
             let longest = text.lines().map(width).max().unwrap();
             assert!(
                 longest <= columns && longest + 10 > columns,
