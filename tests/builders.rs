@@ -169,6 +169,32 @@ fn what_takes_the_place_of_a_read_only_file_is_opened_for_reading() {
     assert_eq!(child.wait(), Status::Exited(0));
 }
 
+/// It may be a store that somebody writes to: of what cannot be looked at nobody knows.
+#[test]
+fn what_cannot_be_looked_at_is_not_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let path = folder.path().join("store");
+    let mut child = fork(move || {
+        // Root reads everything; where this user is none, and cannot become another, it is not root.
+        let _ = become_nobody();
+        std::fs::write(&path, "old").unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o200)).unwrap();
+        let refused = [
+            Builder::create(&path).map(drop),
+            HashBuilder::create(&path).map(drop),
+            BTreeBuilder::create(&path).map(drop),
+        ];
+        for error in refused.map(Result::unwrap_err) {
+            let is_named = error.path() == Some(&path) && error.to_string().contains("ermission");
+            assert!(is_named, "{error}");
+        }
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o600)).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"old");
+    });
+    assert_eq!(child.wait(), Status::Exited(0));
+}
+
 /// A process that is forked meanwhile has a copy of the builder, and drops it.
 #[test]
 fn a_fork_leaves_what_its_parent_builds_alone() {

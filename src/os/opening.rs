@@ -5,10 +5,11 @@
 //! may write. Who gets byte 1 for himself knows that nobody else does. Byte 2 is locked, shared, as long as
 //! somebody has it open who only reads. Byte 3 is locked as long as a file is built under a temporary name.
 
-use super::file::{is_shortage, open_regular};
+use super::file::open_regular;
 use super::lock::{Want, is_locked, lock_range};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
+use std::io::ErrorKind::NotFound;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,14 +56,12 @@ pub(crate) fn if_alone(file: &File, last: impl FnOnce() -> Result<()>) -> Result
 }
 
 /// An error if somebody, be it this process, has the store at `path` open who may write to it, and keeps it for a fifth of
-/// a second: a file that takes its place would lose what he writes from now on. What is no store, or is not there, nobody has open.
+/// a second: a file that takes its place would lose what he writes from now on. What is no store, or is not there, nobody has
+/// open; of what this user may not read it cannot be told.
 pub(crate) fn refuse_open(path: &Path) -> Result<()> {
     let file = match open_regular(path) {
         Ok((file, _)) => file,
-        // Whoever cannot look does not know.
-        Err(e) if matches!(e.kind(), ErrorKind::Io { source, .. } if is_shortage(source)) => {
-            return Err(e.at(path));
-        }
+        Err(e) if is_unknown(&e) => return Err(e.at(path)),
         Err(_) => return Ok(()),
     };
     for _ in 0..MOMENTS {
@@ -75,6 +74,11 @@ pub(crate) fn refuse_open(path: &Path) -> Result<()> {
     let what = "somebody has this store open to write, and what he writes would be lost with it: replace it when nobody \
                 has, or name another file";
     Err(Error::invalid(what).at(path))
+}
+
+/// Whether something is there that could not be looked at.
+fn is_unknown(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Io { source, .. } if source.kind() != NotFound)
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use crate::cmd::convert::several_values;
 use crate::input::{self, Refusal};
 use crate::output::counted;
 use crate::progress::Bar;
-use crate::replaced::Replaced;
 use crate::target::Kind;
 use credenza::btree::{Duplicates, KeyType, TableOptions};
 use credenza::{BTreeBuilder, Error, ErrorKind, Result};
@@ -14,14 +13,13 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::slice;
 
-/// Makes the btree store that `builder` builds in the place of `replaced` of the text at `path`: of each
+/// Makes the btree store that `builder` builds of the text at `path`: of each
 /// database that has a name a table, with its kind, and of everything else the main one. Returns how many
 /// records there are.
 pub fn into_tables(
     path: &Path,
     format: Option<Format>,
     builder: BTreeBuilder,
-    replaced: &Replaced,
     bar: &Bar,
 ) -> Result<u64> {
     let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes };
@@ -32,8 +30,7 @@ pub fn into_tables(
             record.map_or(Ok(()), |(key, value)| tables.add(key, value))
         })?;
     tables.check_replaced(path)?;
-    replaced.check()?;
-    tables.builder.finish().map_err(|e| e.at(replaced.path()))?;
+    tables.builder.finish()?;
     Ok(count)
 }
 

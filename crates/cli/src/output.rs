@@ -1,7 +1,7 @@
 //! Where results go: standard output, or a file that appears whole or not at all.
 
 use crate::exit;
-use crate::replaced::{Replaced, check_is_no_store};
+use crate::replaced::{check_is_no_store, check_is_other};
 use credenza::{Error, ErrorKind, Result, Staged};
 use indicatif::HumanCount;
 use std::fs::{File, OpenOptions};
@@ -16,7 +16,7 @@ const STDOUT: &str = "standard output";
 #[derive(Debug)]
 pub struct Output {
     writer: BufWriter<File>,
-    staged: Option<(Staged, Replaced)>,
+    staged: Option<Staged>,
     name: PathBuf,
 }
 
@@ -49,28 +49,25 @@ impl Output {
             return Output::stdout();
         }
         let name = path.to_owned();
+        let is_file = std::fs::metadata(path).map(|meta| meta.is_file());
+        if is_file.as_ref().is_ok_and(|is_file| *is_file) {
+            source.map_or(Ok(()), |source| check_is_other(path, source))?;
+            // Nor are records written into a store.
+            check_is_no_store(path)?;
+        }
         if let Some(number) = descriptor(path) {
-            if std::fs::metadata(path).is_ok_and(|meta| meta.is_file()) {
-                // Nor are records written into a store.
-                source.map_or_else(|| Replaced::at(path), |s| Replaced::of_other(path, s))?;
-            }
             let file = credenza_bench::inherited(number);
             let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
             return Ok(Output { writer: buffered(file), staged: None, name });
         }
-        if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        if is_file.is_ok_and(|is_file| !is_file) {
             let file = OpenOptions::new().write(true).open(path);
             let file = file.map_err(|e| Error::io("open for writing", e).at(path))?;
             return Ok(Output { writer: buffered(file), staged: None, name });
         }
-        let replaced = match source {
-            Some(source) => Replaced::of_other(path, source)?,
-            None => Replaced::at(path)?,
-        };
-        check_is_no_store(path)?;
         let staged = Staged::create(path)?;
         let file = staged.file().try_clone().map_err(|e| Error::io("open", e).at(path))?;
-        Ok(Output { writer: buffered(file), staged: Some((staged, replaced)), name })
+        Ok(Output { writer: buffered(file), staged: Some(staged), name })
     }
 
     /// How the destination is called in messages.
@@ -86,9 +83,7 @@ impl Output {
     /// Writes what is buffered, and makes a file appear.
     pub fn finish(mut self) -> Result<()> {
         self.writer.flush().map_err(|e| Error::io("write", e).at(&self.name))?;
-        let Some((staged, replaced)) = self.staged else { return Ok(()) };
-        replaced.check()?;
-        staged.publish()
+        self.staged.map_or(Ok(()), Staged::publish)
     }
 
     /// Writes `bytes`, with the destination named in the error.

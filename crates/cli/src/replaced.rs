@@ -1,5 +1,4 @@
-//! What a new file takes the place of: neither the store that is read, nor one that others have open to write, whose
-//! writes would go on into a file that has no name any more.
+//! What a new file takes the place of: not the store that is read, nor what may be no store of this user's.
 
 use crate::target::Kind;
 use credenza::{Error, ErrorKind, Result};
@@ -9,7 +8,8 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The place of a new file, and what is there before.
+/// The place of a new file, and what is there before. That nobody has that open to write the library sees to, when the
+/// new file is begun and when it takes the place.
 #[derive(Debug)]
 pub struct Replaced {
     path: PathBuf,
@@ -18,45 +18,17 @@ pub struct Replaced {
 
 impl Replaced {
     /// What is at `path`, if anything is.
-    ///
-    /// # Errors
-    /// It is a store that somebody has open to write.
-    pub fn at(path: &Path) -> Result<Replaced> {
-        let replaced = Replaced { path: path.to_owned(), kind: Kind::changing_at(path) };
-        replaced.check()?;
-        Ok(replaced)
+    pub fn at(path: &Path) -> Replaced {
+        Replaced { path: path.to_owned(), kind: Kind::changing_at(path) }
     }
 
     /// The same, for a file that is made of the store at `source`.
     ///
     /// # Errors
-    /// It is that store; or as [`Replaced::at`].
+    /// It is that store.
     pub fn of_other(path: &Path, source: &Path) -> Result<Replaced> {
-        let is_index =
-            || Kind::changing_at(source) == Some(Kind::Hash) && is_same(path, &index_of(source));
-        if is_same(path, source) || is_index() {
-            let what = "this is the store itself: name another file";
-            return Err(Error::invalid(what).at(path));
-        }
-        Replaced::at(path)
-    }
-
-    /// The path.
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
-    /// An error if somebody has open, to write, what is there now, or if that cannot be told: asked once more when
-    /// all is read, before the new file is made durable.
-    pub fn check(&self) -> Result<()> {
-        match credenza::is_open(&self.path) {
-            Ok(true) => {}
-            Err(e) if is_unknown(&e) => return Err(e),
-            Ok(false) | Err(_) => return Ok(()),
-        }
-        let what = "somebody has this store open to write, and what he writes would be lost with it: \
-                    replace it when nobody has, or name another file";
-        Err(Error::invalid(what).at(&self.path))
+        check_is_other(path, source)?;
+        Ok(Replaced::at(path))
     }
 
     /// A file of another kind has taken the place: the index of a hash store goes with it.
@@ -68,6 +40,17 @@ impl Replaced {
             let _ = std::fs::remove_file(index);
         }
     }
+}
+
+/// An error if what is at `path` is the store at `source`, which is read, or its index.
+pub fn check_is_other(path: &Path, source: &Path) -> Result<()> {
+    let is_index =
+        || Kind::changing_at(source) == Some(Kind::Hash) && is_same(path, &index_of(source));
+    if is_same(path, source) || is_index() {
+        let what = "this is the store itself: name another file";
+        return Err(Error::invalid(what).at(path));
+    }
+    Ok(())
 }
 
 /// An error if what is at `path` is not to be replaced by a store: a file that this user may not read, which may be

@@ -93,6 +93,8 @@ fn a_file_that_the_shell_has_opened_is_written_and_not_replaced() {
     for args in [
         format!("dump {hash} -o /dev/stdout >> {hash}"),
         format!("dump {hash} -o {hash} >> {hash}"),
+        // Nor of another.
+        format!("dump $store -o /dev/stdout >> {hash}"),
     ] {
         assert_eq!(sh(&format!("\"$credenza\" {args}")), Some(111));
     }
@@ -139,7 +141,11 @@ fn a_store_that_somebody_has_open_is_not_replaced() {
             &["backup", &source, &store],
         ] {
             let got = run(args).expect(111);
-            assert!(got.err.contains("somebody has this store open"), "{args:?}: {}", got.err);
+            let says = match args.iter().any(|arg| ["tsv", "-o"].contains(arg)) {
+                true => "what would take its place is text",
+                false => "somebody has this store open",
+            };
+            assert!(got.err.contains(says), "{args:?}: {}", got.err);
         }
         drop(open.stdin.take());
         assert!(open.wait().expect("it ends").success());

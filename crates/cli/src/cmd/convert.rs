@@ -153,7 +153,7 @@ impl Source {
     fn replaced(&self, target: &Path, source: &Path) -> Result<Replaced> {
         let replaced = match self {
             Source::Store(store) if store.is_changing() => Replaced::of_other(target, source)?,
-            Source::Store(_) | Source::Text(..) => Replaced::at(target)?,
+            Source::Store(_) | Source::Text(..) => Replaced::at(target),
         };
         if !is_same(target, source) {
             check_is_store(target, "SRC is named first, and then DST")?;
@@ -179,7 +179,7 @@ impl Source {
 }
 
 /// Copies all tables of a btree store, as they are at one moment; returns how many records they have.
-fn copy(store: &BTree, args: &Convert, replaced: &Replaced, bar: &Arc<Bar>) -> Result<u64> {
+fn copy(store: &BTree, args: &Convert, bar: &Arc<Bar>) -> Result<u64> {
     let mut builder = target::btree_builder(&args.target, &args.build, bar)?;
     let named = |e: Error| e.at(&args.source);
     let snapshot = store.read()?;
@@ -206,7 +206,6 @@ fn copy(store: &BTree, args: &Convert, replaced: &Replaced, bar: &Arc<Bar>) -> R
         };
         copied.map_err(named)?;
     }
-    replaced.check()?;
     builder.finish()?;
     Ok(count)
 }
@@ -228,7 +227,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
         Form::Store(kind) => {
             let bar = Arc::new(Bar::new(quiet));
             let replaced = source.replaced(&args.target, &args.source)?;
-            let count = store(&source, kind, args, &replaced, &bar, quiet)?;
+            let count = store(&source, kind, args, &bar, quiet)?;
             replaced.finish(kind);
             drop(bar);
             load::summary(&args.target, count, count, args.json, quiet)?;
@@ -251,16 +250,15 @@ fn store(
     source: &Source,
     kind: Kind,
     args: &Convert,
-    replaced: &Replaced,
     bar: &Arc<Bar>,
     quiet: bool,
 ) -> Result<u64> {
     if let (Some(store), Kind::BTree) = (source.btree(), kind) {
-        return copy(store, args, replaced, bar);
+        return copy(store, args, bar);
     }
     if let (Source::Text(path, format), Kind::BTree) = (source, kind) {
         let builder = target::btree_builder(&args.target, &args.build, bar)?;
-        return databases::into_tables(path, *format, builder, replaced, bar);
+        return databases::into_tables(path, *format, builder, bar);
     }
     source.note_other_tables(quiet)?;
     let mut target = Target::create(kind, &args.target, &args.build, bar)?;
@@ -268,7 +266,6 @@ fn store(
     if target.replaced()? > 0 {
         return Err(several_values(kind, &args.source));
     }
-    replaced.check()?;
     target.finish(bar).map_err(|e| e.at(&args.target))?;
     Ok(count)
 }
