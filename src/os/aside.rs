@@ -8,7 +8,7 @@ use super::opening::refuse_open;
 use super::place::sync_folder_of;
 use super::publish::{rename_new, with};
 use crate::{Error, Result};
-use std::fs::{OpenOptions, hard_link, remove_file};
+use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -30,6 +30,8 @@ pub(crate) fn make_way(path: &Path, is_own: fn(&[u8]) -> bool) -> Result<()> {
     };
     match head_of(path) {
         Ok(head) if is_own(&head) => return Ok(()),
+        // A store would not be found by its name any more.
+        Ok(_) => refuse_open(path)?,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
         // It may be one of these, at another time; a link, and what may not be read, is not.
         Err(e) if meta.is_file() && e.kind() != ErrorKind::PermissionDenied => {
@@ -41,12 +43,8 @@ pub(crate) fn make_way(path: &Path, is_own: fn(&[u8]) -> bool) -> Result<()> {
         let what = "a file of the store beside it belongs here: give this another name";
         return Err(Error::invalid(what).at(path));
     }
-    if meta.is_file() {
-        // A store would not be found by its name any more.
-        refuse_open(path)?;
-    }
     for number in 1..=NAMES {
-        match rename(path, &with(path, format!(".{number}"))) {
+        match rename_new(path, &with(path, format!(".{number}"))) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
             done => {
                 done.map_err(|e| Error::io("give another name to", e).at(path))?;
@@ -56,18 +54,6 @@ pub(crate) fn make_way(path: &Path, is_own: fn(&[u8]) -> bool) -> Result<()> {
     }
     let what = "a file of the store beside it belongs here, and there are many that had to make way: remove them";
     Err(Error::invalid(what).at(path))
-}
-
-/// A rename that replaces nothing.
-fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    match rename_new(from, to) {
-        // Not known to this kernel or file system.
-        Err(e) if matches!(e.kind(), ErrorKind::Unsupported | ErrorKind::InvalidInput) => {
-            hard_link(from, to)?;
-            remove_file(from)
-        }
-        done => done,
-    }
 }
 
 /// The first bytes of the file at `path`, which is no link.

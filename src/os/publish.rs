@@ -277,25 +277,28 @@ fn replace(temporary: &Path, target: &Path) -> Result<()> {
 
 /// The same where there is nothing at `target`: whatever somebody else puts there at the same moment stays.
 fn name_new(temporary: &Path, target: &Path) -> Result<()> {
-    let is_unknown = |e: &io::Error| e.kind() != ErrorKind::AlreadyExists;
-    let named = rename_new(temporary, target).or_else(|e| {
-        if !is_unknown(&e) {
-            return Err(e);
-        }
-        // Not known to this kernel or filesystem. What is left is another name of the store.
-        std::fs::hard_link(temporary, target).map(|()| drop(std::fs::remove_file(temporary)))
-    });
-    match named {
-        Err(e) if is_unknown(&e) && target.symlink_metadata().is_err() => {
+    match rename_new(temporary, target) {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists && target.symlink_metadata().is_err() => {
             replace(temporary, target)
         }
         done => done.map_err(|_| is_there(target)),
     }
 }
 
-/// A rename that replaces nothing.
-#[cfg(target_os = "linux")]
+/// A rename that replaces nothing; by another name of the file where this kernel or file system knows none.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    use std::fs::{hard_link, remove_file};
+    match rename_to_new(from, to) {
+        Err(e) if e.kind() != ErrorKind::AlreadyExists => {
+            hard_link(from, to)?;
+            remove_file(from).inspect_err(|_| drop(remove_file(to)))
+        }
+        done => done,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn rename_to_new(from: &Path, to: &Path) -> io::Result<()> {
     let [from, to] = [from, to].map(|path| CString::new(path.as_os_str().as_bytes()));
     let (from, to, here) = (from?, to?, libc::AT_FDCWD);
     // SAFETY: both paths are NUL-terminated strings that live across the call.
@@ -313,7 +316,7 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn rename_new(_: &Path, _: &Path) -> io::Result<()> {
+fn rename_to_new(_: &Path, _: &Path) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
 }
 

@@ -173,19 +173,19 @@ impl SharedMap {
     /// often the file was cut, which is in `known` as it is in the word that is returned, and `more`. A file
     /// that is longer than this map is an error: who took it for shorter would end it there.
     pub(crate) fn settle_len(&self, known: u64, more: u64) -> Result<u64> {
-        self.check_addresses()?;
-        let word = self.asked_len()? | (known >> LEN_BITS).wrapping_add(more) << LEN_BITS;
+        let len = self.within_addresses(self.asked_len()?)?;
+        let word = len | (known >> LEN_BITS).wrapping_add(more) << LEN_BITS;
         self.len.store(word, Ordering::Relaxed);
         Ok(word)
     }
 
     /// An error where the file is longer than this map can be.
     pub(crate) fn check_addresses(&self) -> Result<()> {
-        let len = self.file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        if len <= self.reserved as u64 {
-            return Ok(());
-        }
-        Err(outgrown())
+        self.within_addresses(self.asked_len()?).map(drop)
+    }
+
+    fn within_addresses(&self, len: u64) -> Result<u64> {
+        if len <= self.reserved as u64 { Ok(len) } else { Err(outgrown()) }
     }
 
     fn asked_len(&self) -> Result<u64> {
@@ -193,7 +193,7 @@ impl SharedMap {
         if len < HEAD_BYTES {
             return Err(Error::corrupt(len, "somebody made the file shorter than its header"));
         }
-        Ok(len.min(self.reserved as u64))
+        Ok(len)
     }
 
     /// Asks the kernel for the length of the file, which others may have changed.
@@ -204,7 +204,7 @@ impl SharedMap {
             if !self.is_shared {
                 return Ok(before & LEN_MASK);
             }
-            let len = self.asked_len()?;
+            let len = self.asked_len()?.min(self.reserved as u64);
             self.advise_by_size(len);
             if self.note_len(before, len) {
                 return Ok(len);
