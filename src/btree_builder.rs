@@ -69,7 +69,7 @@ impl BTreeBuilder {
 
     /// Bytes of memory for records of a table that do not come in the order of their keys and wait to be
     /// sorted; what is over goes to an unnamed file beside the store. A quarter of the machine's memory,
-    /// or of what the process's control group may have, unless said.
+    /// or of what the process or its control group may have, unless said.
     ///
     /// # Errors
     /// As [`BTreeBuilder::add`].

@@ -5,6 +5,7 @@
 
 use crate::btree::{KeyValue, MAX_KEY, MAX_VALUE};
 use crate::bytes::le32;
+use crate::os::file::make_room;
 use crate::{Error, ErrorKind, Result};
 use std::rc::Rc;
 
@@ -28,7 +29,7 @@ impl Batch {
     /// Its key or its value is too long for every table.
     pub(super) fn push(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         let lengths = [length("key", key, MAX_KEY as u64)?, length("value", value, MAX_VALUE)?];
-        self.bytes.reserve(LENGTHS + key.len() + value.len());
+        make_room(&mut self.bytes, LENGTHS + key.len() + value.len())?;
         self.bytes.extend(lengths.map(u32::to_le_bytes).as_flattened());
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);

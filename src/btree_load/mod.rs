@@ -21,7 +21,7 @@ use crate::btree::{
     BTree, Duplicates, KeyValue, MultiTableMut, TableMut, TableOptions, Transaction, not_numbered,
 };
 use crate::durability::OwnThread;
-use crate::os::memory::memory_bytes;
+use crate::os::memory::own_memory_bytes;
 use crate::os::place::Place;
 use crate::{Error, Result};
 use batch::{Batch, Record};
@@ -95,7 +95,7 @@ impl BTreeLoad {
 
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
     /// what is over goes to an unnamed file beside the store, or stays in memory where the store does.
-    /// A quarter of the machine's memory, or of what the process's control group may have, unless said.
+    /// A quarter of the machine's memory, or of what the process or its control group may have, unless said.
     ///
     /// # Errors
     /// As [`BTreeLoad::add`].
@@ -215,7 +215,7 @@ fn write(
     messages: Receiver<Message>,
     beside: Option<Place>,
 ) -> Result<()> {
-    let mut feed = Feed::new(messages, memory_bytes() / 4, beside);
+    let mut feed = Feed::new(messages, own_memory_bytes() / 4, beside);
     // Who brings the records may have to wait for them himself, and no other writer with him.
     feed.wait();
     if feed.is_abandoned {

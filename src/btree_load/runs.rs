@@ -2,7 +2,7 @@
 
 use super::batch::{Batch, Record, record_end};
 use crate::btree::KeyValue;
-use crate::os::file::read_exact_at;
+use crate::os::file::{buffer, read_exact_at};
 use crate::os::place::Place;
 use crate::os::process::longest_file;
 use crate::os::publish::scratch_beside;
@@ -164,7 +164,7 @@ impl Reader {
         let changed = || Error::invalid("the file of sorted records changed").at(&scratch.beside);
         let mut wanted = self.buffer as u64;
         let batch = loop {
-            let mut bytes = vec![0; wanted.min(self.end - self.at) as usize];
+            let mut bytes = buffer(wanted.min(self.end - self.at) as usize)?;
             read_exact_at(&scratch.file, &mut bytes, self.at).map_err(|e| e.at(&scratch.beside))?;
             // A record that is longer than the buffer.
             let first = record_end(&bytes, 0).ok_or_else(changed)?;

@@ -10,6 +10,7 @@ use super::order::{Entry, Order, sort};
 use super::runs::{Reader, Runs};
 use crate::Result;
 use crate::btree::KeyValue;
+use crate::os::file::make_room;
 use crate::os::place::Place;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -56,6 +57,7 @@ impl Sorter {
         self.held += held;
         let (number, before) = (self.batches.len(), self.entries.len());
         self.batches.push(Rc::clone(&batch));
+        make_room(&mut self.entries, batch.len())?;
         let entries = batch.starts(from).map(|at| Entry::new(&self.batches, number, at));
         self.entries.extend(entries);
         self.count += (self.entries.len() - before) as u64;

@@ -25,7 +25,7 @@ use super::plan::{Plan, Totals};
 use super::stats::{Fill, Stats};
 use crate::keyhash::{self, KeyHash};
 use crate::observe::Building;
-use crate::os::memory::memory_bytes;
+use crate::os::memory::own_memory_bytes;
 use crate::{Error, ErrorKind, Result, Staged};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl fmt::Debug for BuildOptions {
 }
 
 impl BuildOptions {
-    /// The defaults: a quarter of the machine's memory, or of what the process's control group may have,
+    /// The defaults: a quarter of the machine's memory, or of what the process or its control group may have,
     /// the fixed seed, no progress callback.
     pub fn new() -> Self {
         Self::default()
@@ -196,7 +196,7 @@ impl Builder {
 
     fn new(options: BuildOptions, sink: Sink, staged: Option<(Staged, PathBuf)>) -> Builder {
         let budget =
-            options.memory_budget.unwrap_or_else(|| (memory_bytes() / 4).max(MIN_BUDGET_BYTES));
+            options.memory_budget.unwrap_or_else(|| (own_memory_bytes() / 4).max(MIN_BUDGET_BYTES));
         let seed = options.seed.unwrap_or(DEFAULT_SEED);
         let beside = staged.as_ref().map(|(staged, _)| staged.target().clone());
         Builder {

@@ -5,6 +5,7 @@
 use super::format::{Format, Slot, TABLES, Table};
 use super::probe::home;
 use crate::observe::Building;
+use crate::os::file::make_room;
 use crate::{Error, ErrorKind, Result, Staged};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -67,6 +68,8 @@ impl<F: Format> Writer<F> {
             return Err(Error::invalid(what + "; write cdb64 or constant instead"));
         }
         within(limits.file_name, end.saturating_add(tables), limits.file)?;
+        let slots = self.slots.get_mut((slot.hash & 0xff) as usize);
+        slots.into_iter().try_for_each(|slots| make_room(slots, 1))?;
         F::put_head(key.len() as u64, value.len() as u64, &mut self.output.buffer);
         self.output.write(key)?;
         self.output.write(value)?;

@@ -15,7 +15,7 @@ use super::view::{RecordView, record};
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
-use crate::os::memory::memory_bytes;
+use crate::os::memory::own_memory_bytes;
 use crate::sort::sort_nearly_sorted;
 
 /// Bytes of the log for each part: what is sorted together then stays in the processor's caches, and so do the pages of a
@@ -68,7 +68,7 @@ impl Collected {
         Collected {
             shift: 64 - parts.ilog2(),
             parts: vec![Vec::new(); parts as usize],
-            most: memory_bytes() as usize / MEMORY_SHARE as usize / size_of::<Item>(),
+            most: own_memory_bytes() as usize / MEMORY_SHARE as usize / size_of::<Item>(),
             to_be_made: Some((0, 0)),
         }
     }

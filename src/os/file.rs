@@ -1,6 +1,7 @@
 //! Opening files that may be anything, and reading and writing them at an offset.
 
 use crate::{Error, ErrorKind, Result};
+use std::collections::TryReserveError;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
@@ -79,14 +80,24 @@ pub(crate) fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// So many zeros, for a copy; an error if memory is short.
+/// So many zeros; an error if memory is short.
 pub(crate) fn buffer(len: usize) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    bytes
-        .try_reserve_exact(len)
-        .map_err(|_| Error::io("get memory for a copy", io::ErrorKind::OutOfMemory.into()))?;
+    bytes.try_reserve_exact(len).map_err(no_memory)?;
     bytes.resize(len, 0);
     Ok(bytes)
+}
+
+/// Has room for so many more in a list that grows with what it is told; an error if memory is short, where without this
+/// the program would end.
+#[inline]
+pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<()> {
+    list.try_reserve(more).map_err(no_memory)
+}
+
+#[cold]
+fn no_memory(_: TryReserveError) -> Error {
+    Error::io("get memory", io::ErrorKind::OutOfMemory.into())
 }
 
 /// How long one waits for others between two looks at their lock.

@@ -5,6 +5,7 @@
 //! It is looked up once. A group whose limit cannot be read limits nothing here.
 
 use super::map::physical_memory_bytes;
+use super::process::Limit;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -21,6 +22,12 @@ pub(crate) fn memory_bytes() -> u64 {
         }
         bytes => bytes,
     }
+}
+
+/// Bytes that this process may have for itself, other than those of files: less than [`memory_bytes`] where it has a limit
+/// of its own (`ulimit -d`, or `ulimit -v`, half of which is for files that are mapped).
+pub(crate) fn own_memory_bytes() -> u64 {
+    memory_bytes().min(Limit::Addresses.bytes() / 2).min(Limit::Data.bytes()).max(1)
 }
 
 /// The least limit of the control groups that this process is in, and of those above them.

@@ -6,8 +6,8 @@
 //! [`access`] (and what it takes over of it), [`aside`] (and what it does not take the place of) and [`place`] (where that
 //! is, whatever its folder is called meanwhile).
 //!
-//! Then what stores that change need: [`shared`] (maps that grow, of many processes) with [`room`] (of how many
-//! addresses), [`lock`] (which a killed holder cannot leave locked), [`opening`] (who has a store open), [`session`]
+//! Then what stores that change need: [`shared`] (maps that grow, of many processes) with [`addresses`] (where they
+//! are) and [`room`] (how many each takes), [`lock`] (which a killed holder cannot leave locked), [`opening`] (who has a store open), [`session`]
 //! (whose locks they are), [`lease`] (how long readers hold something), [`turns`] (who waits for the disk), [`process`]
 //! (who lives), [`own_lock`] (which a forked process does not wait for), [`newest`] (values that are replaced while
 //! others read them), [`atomic`] (words that are shared).
@@ -15,6 +15,7 @@
 //! For statistics: [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
 pub(crate) mod access;
+mod addresses;
 pub(crate) mod area;
 pub(crate) mod aside;
 pub mod atomic;

@@ -210,14 +210,38 @@ pub(crate) fn at_exit(f: extern "C" fn()) {
     }
 }
 
-/// How long this process may make a file: who writes beyond is sent a signal that ends it.
-pub(crate) fn longest_file() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the limit is written during the call.
-    match unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &raw mut limit) } {
-        0 => limit.rlim_cur,
-        _ => u64::MAX,
+/// What the kernel limits for a process, in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limit {
+    /// How long it may make a file: who writes beyond is sent a signal that ends it.
+    File,
+    /// How many addresses it may have mapped.
+    Addresses,
+    /// How much memory that is no file's.
+    Data,
+}
+
+impl Limit {
+    /// How much; `u64::MAX` for no limit.
+    pub(super) fn bytes(self) -> u64 {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        let limit_at = &raw mut limit;
+        // The type of the numbers is not the same in all C libraries.
+        // SAFETY: the limit is written during the call.
+        let rc = unsafe {
+            match self {
+                Limit::File => libc::getrlimit(libc::RLIMIT_FSIZE, limit_at),
+                Limit::Addresses => libc::getrlimit(libc::RLIMIT_AS, limit_at),
+                Limit::Data => libc::getrlimit(libc::RLIMIT_DATA, limit_at),
+            }
+        };
+        if rc == 0 { limit.rlim_cur } else { u64::MAX }
     }
+}
+
+/// How long this process may make a file.
+pub(crate) fn longest_file() -> u64 {
+    Limit::File.bytes()
 }
 
 /// Random bits that nobody can guess.

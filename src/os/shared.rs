@@ -12,10 +12,10 @@
 
 pub(crate) mod advice;
 
+use super::addresses::Addresses;
 use super::holes::{is_in_memory, refuse_holes, room_on_disk};
 use super::map::page_bytes;
 use super::process::longest_file;
-use super::room::Room;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
@@ -45,9 +45,8 @@ const STEPS_ON_DISK: u64 = 256 << 10;
 #[derive(Debug)]
 pub(crate) struct SharedMap {
     base: NonNull<u8>,
-    reserved: usize,
-    room: ManuallyDrop<Room>,
-    /// Bytes of the file as far as this process knows, at most `reserved`; and how often it was cut as far
+    addresses: ManuallyDrop<Addresses>,
+    /// Bytes of the file as far as this process knows, at most as many as there are addresses; and how often it was cut as far
     /// as [`SharedMap::settle_len`] knows: who asks for the length without a lock, and is overtaken by a cut,
     /// then finds another word here and asks again, rather than take the old length for the new one.
     len: AtomicU64,
@@ -73,7 +72,7 @@ unsafe impl Send for SharedMap {}
 unsafe impl Sync for SharedMap {}
 
 impl SharedMap {
-    /// Maps `file`, with room to grow to `room` bytes, or as much of that as there are addresses for ([`Room`]).
+    /// Maps `file`, with room to grow to `room` bytes, or as much of that as there are addresses for ([`Addresses`]).
     pub(crate) fn new(file: File, is_writable: bool, room: u64) -> Result<SharedMap> {
         let write = if is_writable { libc::PROT_WRITE } else { 0 };
         SharedMap::mapped(file, write, libc::MAP_SHARED, room)
@@ -86,8 +85,9 @@ impl SharedMap {
         let map = SharedMap::mapped(file, libc::PROT_WRITE, libc::MAP_PRIVATE, 2 * end)?;
         let from = map.len().next_multiple_of(page_bytes() as u64);
         if from < end {
-            if end > map.reserved as u64 {
-                let (size, limit) = (end, map.reserved as u64);
+            let limit = map.addresses.len();
+            if end > limit {
+                let size = end;
                 return Err(Error::new(ErrorKind::TooLarge { what: "file", size, limit }));
             }
             // SAFETY: the range lies within the map, behind the pages of the file; nothing was borrowed
@@ -121,14 +121,13 @@ impl SharedMap {
         if write == 0 || kind != libc::MAP_SHARED {
             refuse_holes(&file, &meta)?;
         }
-        let (base, reserved) = reserve(&file, libc::PROT_READ | write, kind, room, len)?;
+        let addresses = Addresses::of(&file, libc::PROT_READ | write, kind, room, len)?;
         let is_in_memory = is_in_memory(&file);
         let map = SharedMap {
-            base,
-            reserved: reserved as usize,
-            room: ManuallyDrop::new(Room::taken(reserved)),
+            base: addresses.base(),
             is_in_memory,
-            len: AtomicU64::new(len.min(reserved) & LEN_MASK),
+            len: AtomicU64::new(len.min(addresses.len()) & LEN_MASK),
+            addresses: ManuallyDrop::new(addresses),
             file: ManuallyDrop::new(file),
             is_writable: write != 0 && kind == libc::MAP_SHARED,
             is_shared: kind == libc::MAP_SHARED,
@@ -185,7 +184,7 @@ impl SharedMap {
     }
 
     fn within_addresses(&self, len: u64) -> Result<u64> {
-        if len <= self.reserved as u64 { Ok(len) } else { Err(outgrown()) }
+        if self.addresses.reach(len) { Ok(len) } else { Err(outgrown()) }
     }
 
     fn asked_len(&self) -> Result<u64> {
@@ -204,7 +203,9 @@ impl SharedMap {
             if !self.is_shared {
                 return Ok(before & LEN_MASK);
             }
-            let len = self.asked_len()?.min(self.reserved as u64);
+            let len = self.asked_len()?;
+            // Where they cannot reach so far, somebody is told when he needs what is there.
+            let len = if self.addresses.reach(len) { len } else { self.addresses.len().min(len) };
             self.advise_by_size(len);
             if self.note_len(before, len) {
                 return Ok(len);
@@ -243,7 +244,7 @@ impl SharedMap {
         if end <= len {
             return Ok(());
         }
-        if end > self.reserved as u64 {
+        if !self.addresses.reach(end) {
             return Err(outgrown());
         }
         if end > longest_file() {
@@ -495,12 +496,10 @@ impl Drop for SharedMap {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: mapped by `new` with this length, and nothing borrowed from it is left; the file is
-        // used no more.
+        // SAFETY: nothing borrowed from the map is left; both are used no more.
         unsafe {
-            libc::munmap(self.base.as_ptr().cast(), self.reserved);
+            ManuallyDrop::drop(&mut self.addresses);
             ManuallyDrop::drop(&mut self.file);
-            ManuallyDrop::drop(&mut self.room);
         }
     }
 }
@@ -508,56 +507,9 @@ impl Drop for SharedMap {
 #[cold]
 fn outgrown() -> Error {
     Error::invalid(
-        "the store has outgrown the addresses that this process had for it when it opened it: open \
-         it again",
+        "the store has outgrown the addresses that this process has for it: raise their limit, which `ulimit -v` \
+         tells; without one, open the store again",
     )
-}
-
-/// A quarter of so many addresses, in whole pages of any size: only such can be given back.
-fn quarter(addresses: u64) -> u64 {
-    (addresses / 4).next_multiple_of(1 << 20)
-}
-
-/// Maps a file of `len` bytes with room to grow to `room`, or less where so many addresses are not to be had; with how many.
-fn reserve(
-    file: &File,
-    protection: i32,
-    kind: i32,
-    room: u64,
-    len: u64,
-) -> Result<(NonNull<u8>, u64)> {
-    let wanted = Room::part(room, len).next_multiple_of(1 << 20);
-    let enough = len.next_multiple_of(1 << 20).max(16 << 20);
-    let mut reserved = wanted;
-    let base = loop {
-        match map(file, protection, kind, reserved as usize) {
-            Ok(base) => break base,
-            Err(_) if reserved / 4 >= enough => reserved = quarter(reserved),
-            Err(e) => return Err(Error::io("map", e)),
-        }
-    };
-    if reserved == wanted {
-        return Ok((base, reserved));
-    }
-    // A limit on addresses (`ulimit -v`): a quarter of what there is, as the store has another file and the process more
-    // to do.
-    let kept = quarter(reserved).max(enough).min(reserved);
-    // SAFETY: the end of the new map, of which nobody else knows; all of these are whole numbers of pages.
-    unsafe {
-        libc::munmap(base.as_ptr().add(kept as usize).cast(), (reserved - kept) as usize);
-    }
-    Ok((base, kept))
-}
-
-fn map(file: &File, protection: i32, kind: i32, len: usize) -> io::Result<NonNull<u8>> {
-    let flags = kind | libc::MAP_NORESERVE;
-    // SAFETY: a new map at an address of the kernel's choice touches no memory in use.
-    let base =
-        unsafe { libc::mmap(std::ptr::null_mut(), len, protection, flags, file.as_raw_fd(), 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
 /// Writes all pieces, one behind the other, at `at`; how many bytes it has written.
@@ -615,15 +567,6 @@ impl SharedMap {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// What begins within a page cannot be given back: the map would keep all of its addresses.
-    #[test]
-    fn a_part_of_the_addresses_is_whole_pages_whatever_the_whole_is() {
-        for whole in [1 << 40, (1 << 40) - (1 << 20), 5 << 20, 1_000_003 << 20] {
-            let parts = std::iter::successors(Some(whole), |part| Some(quarter(*part))).take(12);
-            assert!(parts.into_iter().all(|part| part.is_multiple_of(1 << 20)), "{whole}");
-        }
-    }
 
     /// A file of holes may be as long as numbers go.
     #[test]

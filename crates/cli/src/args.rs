@@ -385,7 +385,7 @@ pub fn seconds(text: &str) -> Result<Duration, String> {
 pub struct BuildArgs {
     /// Memory for records that wait to be written, or for a btree store sorted, such as 512M; what is
     /// over goes to a temporary file beside the store [default: a quarter of the machine's memory,
-    /// or of what its control group may have]
+    /// or of what the program or its control group may have]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_budget: Option<u64>,
 

@@ -411,3 +411,39 @@ fn a_store_opens_with_few_addresses_and_says_what_it_lacks() {
         assert!(!err.contains("power failure"), "{err}");
     }
 }
+
+/// Danger: where a limit leaves few addresses a store may not take more of them than a part, and fills that; and where memory
+/// is asked for that is not there the program ends without a word.
+#[test]
+fn a_store_grows_as_far_as_the_limit_of_addresses_lets_it() {
+    const RECORDS: u64 = 64_000;
+    let folder = Folder::new();
+    let value = "v".repeat(1000);
+    // In no order, so that a btree has to sort them.
+    let keys = (0..RECORDS).map(|i| i.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let text = keys.map(|key| format!("{key:016x}\t{value}\n")).collect::<String>();
+    let text = folder.file("text", text);
+    for kind in ["hash", "btree", "constant", "cdb"] {
+        let store = folder.path(kind);
+        let limited = |kib: u32, script: &str| {
+            let script = format!("ulimit -v {kib}; exec \"$1\" {script}");
+            let mut bash = Command::new("bash");
+            bash.args(["-c", &script, "bash"]).arg(program()).args([&store, &text]);
+            let done = bash.output().expect("bash");
+            (done.status.code(), String::from_utf8_lossy(&done.stderr).into_owned())
+        };
+        let load = format!("load \"$2\" \"$3\" --to {kind}");
+        for kib in [180_000, 210_000] {
+            let (code, err) = limited(kib, &load);
+            let says = code == Some(111) && err.contains("`ulimit -v`");
+            assert!(code == Some(0) || says, "{kind}, {kib}, {code:?}: {err}");
+            for name in folder.names().iter().filter(|name| name.starts_with(kind)) {
+                std::fs::remove_file(folder.path(name)).expect("it can be removed");
+            }
+        }
+        for script in [&load, "verify \"$2\"", "stat \"$2\""] {
+            let (code, err) = limited(300_000, script);
+            assert_eq!(code, Some(0), "{kind}, {script}: {err}");
+        }
+    }
+}

@@ -25,7 +25,7 @@ const WINDOW: u64 = 1 << 20;
 impl SharedMap {
     /// Tells the kernel how the file will be read: its pages that are there, and those that are still to come.
     pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
-        let (all, len) = (self.reserved as u64, self.len());
+        let (all, len) = (self.addresses.len(), self.len());
         let how = |how| {
             self.advice.store(how, Ordering::Relaxed);
             self.tell(how, 0, all)
@@ -63,7 +63,7 @@ impl SharedMap {
         };
         if len > memory / 2 && is_first() {
             // A kernel that does not listen is merely slower.
-            let _ = self.tell(after, 0, self.reserved as u64);
+            let _ = self.tell(after, 0, self.addresses.len());
         }
     }
 

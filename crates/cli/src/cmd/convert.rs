@@ -246,13 +246,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
 }
 
 /// Makes a store of this kind of the source; returns how many records it has.
-fn store(
-    source: &Source,
-    kind: Kind,
-    args: &Convert,
-    bar: &Arc<Bar>,
-    quiet: bool,
-) -> Result<u64> {
+fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: bool) -> Result<u64> {
     if let (Some(store), Kind::BTree) = (source.btree(), kind) {
         return copy(store, args, bar);
     }

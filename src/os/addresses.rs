@@ -1,0 +1,220 @@
+//! The addresses of a map of a file that may grow: far more than the file has bytes, as what is read there cannot be moved.
+//!
+//! Where a limit leaves few (`ulimit -v`), a map begins with a part of them, where nothing else is, and takes more behind
+//! those when the file needs them.
+//!
+//! Invariants: what is mapped stays where it is until all of it is dropped; there are never fewer than [`Addresses::len`] has
+//! said. Any thread may ask for more: the kernel gives them to one, and the others find them.
+
+#![allow(unsafe_code)]
+
+use super::process::random_word;
+use super::room::Room;
+use crate::os::atomic::{AtomicU64, Ordering};
+use crate::{Error, Result};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr::{NonNull, null_mut};
+
+/// They are taken in whole numbers of these, which are whole pages of any size: only such can be given back.
+const PIECE: u64 = 1 << 20;
+/// A file has so many at least, unless it cannot.
+const LEAST: u64 = 16 << 20;
+/// So many are left for everything else when a map takes more: where nothing is left programs end.
+const FOR_OTHERS: usize = 32 << 20;
+/// Where kernels put nothing of their own accord: so many bytes from there on.
+const FAR: u64 = 1 << 44;
+const FAR_BYTES: u64 = 1 << 45;
+
+#[derive(Debug)]
+pub(super) struct Addresses {
+    base: NonNull<u8>,
+    len: AtomicU64,
+    /// Whether others see what is written, and the file may be longer later on.
+    is_shared: bool,
+    _room: Room,
+}
+
+// SAFETY: the map stays where it is until this is dropped, and what is in it is not reached through this.
+unsafe impl Send for Addresses {}
+// SAFETY: as above; the only thing that changes is an atomic word.
+unsafe impl Sync for Addresses {}
+
+impl Addresses {
+    /// Maps a file of `len` bytes with room to grow to `room`, or less where so many addresses are not to be had.
+    pub(super) fn of(
+        file: &File,
+        protection: i32,
+        kind: i32,
+        room: u64,
+        len: u64,
+    ) -> Result<Addresses> {
+        let map = |near: u64, len| map(file, protection, kind, near, len);
+        let wanted = Room::part(room, len).next_multiple_of(PIECE);
+        let enough = len.next_multiple_of(PIECE).max(LEAST);
+        let mut most = wanted;
+        let base = loop {
+            match map(0, most) {
+                Ok(base) => break base,
+                Err(_) if most > enough => most = quarter(most).max(enough),
+                Err(e) => return Err(Error::io("map", e)),
+            }
+        };
+        let (mut base, mut len) = (base, most);
+        if most < wanted {
+            // A limit: a quarter of what there is, as the store has another file and the process more to do.
+            unmap(base, most);
+            len = quarter(most).max(enough).min(most);
+            let far = random_word()? % FAR_BYTES;
+            base = map(FAR + far - far % PIECE, len).map_err(|e| Error::io("map", e))?;
+        }
+        let is_shared = kind == libc::MAP_SHARED;
+        Ok(Addresses { base, len: AtomicU64::new(len), is_shared, _room: Room::taken(len) })
+    }
+
+    /// The first of them.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// How many there are.
+    #[inline(always)]
+    pub(super) fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Has at least so many; whether there are.
+    #[inline(always)]
+    pub(super) fn reach(&self, end: u64) -> bool {
+        end <= self.len() || self.take_more(end)
+    }
+
+    #[cold]
+    fn take_more(&self, end: u64) -> bool {
+        const LOOKS: u32 = 100;
+        if !self.is_shared {
+            return false;
+        }
+        // Others take more, too: who is told by the kernel that there is a map already looks how far it reaches.
+        (0..LOOKS).any(|_| {
+            let len = self.len();
+            let ends = [end + end / 8, end].map(|end| end.next_multiple_of(PIECE));
+            if end <= len || ends.into_iter().any(|to| self.grow(len, to)) {
+                return true;
+            }
+            std::thread::yield_now();
+            false
+        })
+    }
+
+    /// Has `to` of them where there are `len`, if that leaves some for others; whether it has.
+    fn grow(&self, len: u64, to: u64) -> bool {
+        let old = self.base.as_ptr().cast();
+        // SAFETY: the map of this length is this one's, and may not be moved; nobody looks behind its end.
+        let grown = unsafe { libc::mremap(old, len as usize, to as usize, 0) };
+        if grown == libc::MAP_FAILED {
+            return false;
+        }
+        if !is_left(FOR_OTHERS) {
+            // SAFETY: the new end, of which nobody has been told.
+            unsafe {
+                libc::munmap(self.base.as_ptr().add(len as usize).cast(), (to - len) as usize)
+            };
+            return false;
+        }
+        self.len.store(to, Ordering::Relaxed);
+        true
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        unmap(self.base, self.len());
+    }
+}
+
+/// A quarter of so many addresses, in whole pieces.
+fn quarter(addresses: u64) -> u64 {
+    (addresses / 4).next_multiple_of(PIECE)
+}
+
+/// Whether so many addresses could be had.
+fn is_left(len: usize) -> bool {
+    let (protection, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+    // SAFETY: a new map at an address of the kernel's choice touches no memory in use; it is unmapped at once.
+    unsafe {
+        let found = libc::mmap(null_mut(), len, protection, flags | libc::MAP_NORESERVE, -1, 0);
+        found != libc::MAP_FAILED && libc::munmap(found, len) == 0
+    }
+}
+
+/// Maps a file, near an address if that is free.
+fn map(file: &File, protection: i32, kind: i32, near: u64, len: u64) -> io::Result<NonNull<u8>> {
+    let flags = kind | libc::MAP_NORESERVE;
+    let near = std::ptr::without_provenance_mut(near as usize);
+    // SAFETY: a new map where nothing is touches no memory in use.
+    let base = unsafe { libc::mmap(near, len as usize, protection, flags, file.as_raw_fd(), 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+}
+
+fn unmap(base: NonNull<u8>, len: u64) {
+    // SAFETY: what was mapped there is this module's, and nobody has it, or has it any more.
+    unsafe { libc::munmap(base.as_ptr().cast(), len as usize) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::os::shared::memory_file;
+    use std::os::unix::fs::FileExt;
+
+    /// What begins within a page cannot be given back: the map would keep all of its addresses.
+    #[test]
+    fn a_part_of_the_addresses_is_whole_pages_whatever_the_whole_is() {
+        for whole in [1 << 40, (1 << 40) - (1 << 20), 5 << 20, 1_000_003 << 20] {
+            let parts = std::iter::successors(Some(whole), |part| Some(quarter(*part))).take(12);
+            assert!(parts.into_iter().all(|part| part.is_multiple_of(1 << 20)), "{whole}");
+        }
+    }
+
+    /// As where there is a limit, which would be all tests'.
+    fn few(file: &File) -> Addresses {
+        let base = map(file, libc::PROT_READ, libc::MAP_SHARED, FAR + (1 << 30), PIECE).unwrap();
+        let len = AtomicU64::new(PIECE);
+        Addresses { base, len, is_shared: true, _room: Room::taken(PIECE) }
+    }
+
+    #[test]
+    fn a_map_takes_more_where_it_is() {
+        const LEN: u64 = 200 << 20;
+        let file = memory_file().unwrap();
+        file.set_len(LEN).unwrap();
+        file.write_at(b"first", 0).unwrap();
+        file.write_at(b"last!", LEN - 5).unwrap();
+        let addresses = few(&file);
+        let read = |at: u64| {
+            assert!(at + 5 <= addresses.len());
+            // SAFETY: it is mapped so far, and nobody writes to it.
+            unsafe { std::slice::from_raw_parts(addresses.base().as_ptr().add(at as usize), 5) }
+        };
+        let first = read(0);
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let addresses = &addresses;
+                let reach = move |step: u64| {
+                    let end = (step + thread) << 20;
+                    assert!(addresses.reach(end) && addresses.len() >= end);
+                };
+                scope.spawn(move || (1..=LEN >> 20).for_each(reach));
+            }
+        });
+        assert_eq!((first, read(0), read(LEN - 5)), (&b"first"[..], &b"first"[..], &b"last!"[..]));
+        assert!(!addresses.reach(1 << 50), "no process has so many");
+        assert_eq!(read(LEN - 5), b"last!");
+    }
+}
