@@ -199,13 +199,12 @@ impl Core {
         }
         let core = Core::mapped(file, true, path)?;
         // Nobody can be in between: who opens it to read does so under the lock of those who open it.
-        if !lock_range(file, READING, Want::Exclusive, false)? {
+        if is_locked(file, READING)? {
             return Err(Error::invalid(
                 "somebody reads the store who may not write to it, and so cannot say what he reads: \
                  nobody can write before he closes it",
             ));
         }
-        lock_range(file, READING, Want::Nothing, true)?;
         let standing = Session::at(&core.map, session::BOOT_LOW).standing(is_alone(file)?)?;
         if standing != Standing::Shared && path.is_some() {
             // A copy may have some.

@@ -18,8 +18,8 @@ use super::view::write;
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
-use crate::os::lock::{Want, lock_range};
-use crate::os::opening::READING;
+use crate::os::lock::is_locked;
+use crate::os::opening::{READING, without_readers};
 
 /// A file that is twice as long as what lives in it, and this, is to become shorter; where little lives, at two and a half times
 /// and as for compaction.
@@ -434,12 +434,7 @@ impl Writer<'_> {
 
     /// Whether nobody has the file open who only reads: he could hold what is cut off.
     pub(super) fn may_be_cut(&self) -> Result<bool> {
-        let file = self.core.data.file();
-        let is_locked = lock_range(file, READING, Want::Exclusive, false)?;
-        if is_locked {
-            lock_range(file, READING, Want::Nothing, true)?;
-        }
-        Ok(is_locked)
+        Ok(!is_locked(self.core.data.file(), READING)?)
     }
 
     /// Gives free units at the end of the file back to the file system, if they are many; whether they were.
@@ -453,15 +448,11 @@ impl Writer<'_> {
         if used == units || len.saturating_sub(end) < len / 8 {
             return Ok(false);
         }
-        let file = self.core.data.file();
-        if !lock_range(file, READING, Want::Exclusive, false)? {
-            // Somebody reads who can hold nothing.
-            return Ok(false);
-        }
-        self.index.store(words::HASTE, 0);
-        self.index.word(words::UNITS).store(used, Ordering::Release);
-        let done = self.core.cut_data(end.next_multiple_of(4096));
-        lock_range(file, READING, Want::Nothing, true)?;
-        done.map(|()| true)
+        let cut = without_readers(self.core.data.file(), || {
+            self.index.store(words::HASTE, 0);
+            self.index.word(words::UNITS).store(used, Ordering::Release);
+            self.core.cut_data(end.next_multiple_of(4096))
+        });
+        Ok(cut?.is_some())
     }
 }

@@ -7,9 +7,11 @@
 
 use super::file::open_regular;
 use super::lock::{Want, is_locked, lock_range};
+use super::place::proc_path;
 use crate::{Error, ErrorKind, Result};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::ErrorKind::NotFound;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -46,6 +48,26 @@ pub(crate) fn is_alone(file: &File) -> Result<bool> {
 /// Says that the store is open.
 pub(crate) fn join(file: &File) -> Result<()> {
     lock_range(file, OPEN, Want::Shared, true).map(drop)
+}
+
+/// Does `cut` while nobody can begin to read the store who may not write to it, if nobody does; `None` if somebody does.
+///
+/// The lock is that of an opening of its own: by the store's it would be that of all processes forked with that, and stay if
+/// this one were killed meanwhile. Where there can be none (no `/proc`, or a file that this user may not open any more) it is
+/// the store's.
+pub(crate) fn without_readers<T>(
+    file: &File,
+    cut: impl FnOnce() -> Result<T>,
+) -> Result<Option<T>> {
+    let mut options = OpenOptions::new();
+    let own = options.read(true).write(true).custom_flags(libc::O_CLOEXEC).open(proc_path(file));
+    let file = own.as_ref().unwrap_or(file);
+    if !lock_range(file, READING, Want::Exclusive, false)? {
+        return Ok(None);
+    }
+    let done = cut();
+    lock_range(file, READING, Want::Nothing, true)?;
+    done.map(Some)
 }
 
 /// Does what the last one has to do who closes a store, if nobody else has it open. Others may open it
