@@ -17,7 +17,7 @@ use crate::os::aside::make_way;
 use crate::os::atomic::Ordering;
 use crate::os::file::{is_shortage, read_exact_at};
 use crate::os::holes::fill_holes;
-use crate::os::lock::{Got, is_locked};
+use crate::os::lock::{A_MOMENT, Got, is_locked};
 use crate::os::newest::Held;
 use crate::os::opening::OPEN;
 use crate::os::place::path_of;
@@ -212,7 +212,7 @@ impl Core {
         // Who writes may wait for this reader: not for long, and not if there are few.
         let is_urgent = self.newest.count() > MOST_REPLACED;
         let lock = self.writer_lock();
-        let got = if is_urgent { lock.lock_in_a_moment() } else { lock.try_lock() };
+        let got = if is_urgent { lock.lock_within(A_MOMENT) } else { lock.try_lock() };
         // Else at another time.
         if let Ok(Some(got)) = got
             && let Ok(writer) = self.writer_with(lock, got)

@@ -7,7 +7,7 @@
 
 use super::core::Core;
 use super::handle::Hash;
-use super::pins::{LeasedPin, note_time};
+use super::pins::LeasedPin;
 use super::reader::Found;
 use crate::os::file::{buffer, read_exact_at};
 use crate::os::shared::SharedMap;
@@ -45,7 +45,6 @@ impl Core {
         Ok(found.map(|found| {
             let inner = match found {
                 Found::Pinned { pin, at, len } => {
-                    note_time(&pin);
                     let pin = LeasedPin::new(pin, lease);
                     Inner::Pinned { data: &self.data, pin, at, len }
                 }

@@ -73,46 +73,72 @@ pub struct Reader {
     pub left_ms: Option<u64>,
 }
 
+/// Set in the word with the time where what is held is a value: the index is not looked at any more.
+const OF_VALUE: u64 = 1 << 63;
+
+/// The pin of a value that was given out: it keeps no index that is replaced.
+#[derive(Debug)]
+pub(crate) struct ValuePin<'d>(Pin<'d>);
+
+impl Holds for ValuePin<'_> {}
+
+impl<'d> ValuePin<'d> {
+    pub(crate) fn new(pin: Pin<'d>) -> ValuePin<'d> {
+        pin.line[2].store(unix_ms() | OF_VALUE, Ordering::Release);
+        ValuePin(pin)
+    }
+}
+
+impl Drop for ValuePin<'_> {
+    fn drop(&mut self) {
+        // Before the line is free: the next pin there may be of the same epoch, and looks at the index.
+        if self.0.is_own() {
+            self.0.line[2].store(0, Ordering::Release);
+        }
+    }
+}
+
 /// A pin that ends when its lease is over and somebody needs the space.
 #[derive(Debug)]
 pub(crate) struct LeasedPin<'d> {
-    pin: Pin<'d>,
+    pin: ValuePin<'d>,
     lease: Duration,
 }
 
 impl<'d> LeasedPin<'d> {
     pub(crate) fn new(pin: Pin<'d>, lease: Duration) -> LeasedPin<'d> {
+        let pin = ValuePin::new(pin);
         let (begin, end) = term(lease);
-        pin.line[BEGIN].store(begin, Ordering::Relaxed);
-        pin.line[LEASE].store(lease_to(end), Ordering::Release);
+        pin.0.line[BEGIN].store(begin, Ordering::Relaxed);
+        pin.0.line[LEASE].store(lease_to(end), Ordering::Release);
         LeasedPin { pin, lease }
     }
 
     /// Whether what was copied before this was called is what the pin held.
     pub(crate) fn is_held(&self) -> bool {
         fence(Ordering::SeqCst);
-        self.pin.is_own() && has_lease(self.pin.line[LEASE].load(Ordering::Acquire))
+        self.pin.0.is_own() && has_lease(self.pin.0.line[LEASE].load(Ordering::Acquire))
     }
 
     /// Has the lease end so long from now; whether it was not over before.
     pub(crate) fn renew(&self, lease: Duration) -> bool {
-        self.pin.is_own() && renew(&self.pin.line[LEASE], lease)
+        self.pin.0.is_own() && renew(&self.pin.0.line[LEASE], lease)
     }
 
     /// How long the lease is, with what it was renewed by.
     pub(crate) fn lease(&self) -> Duration {
-        let line = self.pin.line;
+        let line = self.pin.0.line;
         let end = end_of(line[LEASE].load(Ordering::Acquire));
         let ms = end.saturating_sub(line[BEGIN].load(Ordering::Relaxed));
-        if self.pin.is_own() { Duration::from_millis(ms) } else { self.lease }
+        if self.pin.0.is_own() { Duration::from_millis(ms) } else { self.lease }
     }
 }
 
 impl Drop for LeasedPin<'_> {
     fn drop(&mut self) {
         // Before the line is free.
-        if self.pin.is_own() {
-            self.pin.line[LEASE].store(0, Ordering::Release);
+        if self.pin.0.is_own() {
+            self.pin.0.line[LEASE].store(0, Ordering::Release);
         }
     }
 }
@@ -205,11 +231,19 @@ pub(crate) fn is_past(data: &SharedMap, epoch: u64) -> bool {
     !lines(data).fold(false, |is_held, line| is_held | holds(line))
 }
 
-/// Whether a pin of this process, leased or not, is from the epoch or one before it.
-pub(crate) fn has_own(data: &SharedMap, epoch: u64) -> bool {
+/// Whether somebody may look at an index with a pin from the epoch or one before it: in this process or, with `of_all`, in
+/// any.
+pub(crate) fn is_looked_at(data: &SharedMap, epoch: u64, of_all: bool) -> bool {
     fence(Ordering::SeqCst);
-    lines(data).map(|line| line[0].load(Ordering::SeqCst)).any(|mark| {
-        mark >> PID_SHIFT == u64::from(own_pid()) && mark & EPOCH_MASK <= epoch & EPOCH_MASK
+    lines(data).any(|line| {
+        let mark = line[0].load(Ordering::SeqCst);
+        let is_asked = mark != 0 && (of_all || mark >> PID_SHIFT == u64::from(own_pid()));
+        if !is_asked || mark & EPOCH_MASK > epoch & EPOCH_MASK {
+            return false;
+        }
+        // In this order: only when the pin is confirmed the other word is not that of a dead reader.
+        let is_confirmed = line[3].load(Ordering::Acquire) == mark;
+        !(is_confirmed && line[2].load(Ordering::Acquire) & OF_VALUE != 0)
     })
 }
 
@@ -259,7 +293,7 @@ pub(crate) fn readers(data: &SharedMap) -> Vec<Reader> {
     let today = unix_ms();
     let reader = |line: &[AtomicU64; 8]| {
         let mark = line[0].load(Ordering::SeqCst);
-        let since = line[2].load(Ordering::Relaxed);
+        let since = line[2].load(Ordering::Relaxed) & !OF_VALUE;
         let lease = line[LEASE].load(Ordering::Acquire);
         if mark == 0 || is_taken(lease) {
             return None;

@@ -12,10 +12,11 @@ use super::core::Core;
 use super::format::{session, words};
 use super::index::{Index, State, not_a_page, not_a_record};
 use super::page::{Page, address_of, place_of};
-use super::pins::{Pin, note_time, try_pin};
+use super::pins::{Pin, ValuePin, try_pin};
 use super::record::{Kind, RecordHeader};
 use super::view::{Holds, bytes, record};
 use crate::os::atomic::{Ordering, fence, pause};
+use crate::os::lock::is_own;
 use crate::os::memory::memory_bytes;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
@@ -30,6 +31,8 @@ pub(super) const ATTEMPTS: u32 = 10_000;
 const SPINS: u32 = 200;
 /// How long whoever was woken for the lock may take to go on.
 const A_MOMENT: Duration = Duration::from_millis(100);
+/// So long a batch that is entered is waited for before it is looked whether it is over.
+const WAIT: Duration = Duration::from_millis(1);
 
 /// A value in the store's memory. As long as it lives the space that it is in is not reused: hold
 /// it for as long as you look at it, and copy what you keep. A process that is forked must not look at its parent's, which
@@ -37,7 +40,7 @@ const A_MOMENT: Duration = Duration::from_millis(100);
 pub struct Value<'s>(Inner<'s>);
 
 enum Inner<'s> {
-    Pinned { data: &'s SharedMap, pin: Pin<'s>, at: u64, len: u64 },
+    Pinned { data: &'s SharedMap, pin: ValuePin<'s>, at: u64, len: u64 },
     Copied(Vec<u8>),
 }
 
@@ -121,10 +124,8 @@ impl Core {
             }
             pause();
         }
-        // Whoever enters it has the lock, or is dead: then taking the lock finishes the batch. Or
-        // there is none, and the bit that says so is damage.
         if self.data.is_writable() {
-            return self.writer().map(|writer| writer.end_batch());
+            return self.await_batch();
         }
         if self.is_left_unfinished(index)? {
             // Somebody may just have been woken to finish it.
@@ -138,6 +139,17 @@ impl Core {
         }
         std::thread::yield_now();
         Ok(())
+    }
+
+    /// Whoever enters a batch has the lock, or is dead: then taking the lock finishes it. Or there is none, and the bit that
+    /// says so is damage. It is looked again soon: when it is over, who has the lock next may keep it, as for a transaction.
+    fn await_batch(&self) -> Result<()> {
+        let lock = self.writer_lock();
+        match lock.lock_within(WAIT)? {
+            Some(got) => self.writer_with(lock, got)?.settled().map(|writer| writer.end_batch()),
+            None if lock.is_own() => Err(is_own()),
+            None => Ok(()),
+        }
     }
 
     /// A pin; `None` if there can be none, or all are taken.
@@ -172,7 +184,7 @@ impl Core {
         Ok(found.map(|found| match found {
             Found::Copied(value) => Value(Inner::Copied(value)),
             Found::Pinned { pin, at, len } => {
-                note_time(&pin);
+                let pin = ValuePin::new(pin);
                 Value(Inner::Pinned { data: &self.data, pin, at, len })
             }
         }))

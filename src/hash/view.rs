@@ -22,10 +22,11 @@ impl Holds for &dyn Holds {}
 /// would be open, and mapped, as long as the store is. `writer` has the writers' lock; without one the
 /// store was opened for reading only.
 pub(crate) fn drop_replaced_indexes(core: &Core, writer: Option<&Writer<'_>>) {
-    // In a forked process pins may be those of its parent, and say nothing: what it replaces it keeps.
-    if core.pid != own_pid() || writer.is_some() != core.data.is_writable() {
+    if writer.is_some() != core.data.is_writable() {
         return;
     }
+    // In a forked process a pin may be its parent's, of whom it is a copy in the middle of a look.
+    let is_forked = core.pid != own_pid();
     let may_go = |index: &Index| match writer {
         None => true,
         Some(writer) if std::ptr::eq(index, writer.index) => false,
@@ -34,7 +35,7 @@ pub(crate) fn drop_replaced_indexes(core: &Core, writer: Option<&Writer<'_>>) {
                 index.replaced.store(pins::end_epoch(&core.data), Ordering::Relaxed);
                 false
             }
-            epoch => !pins::has_own(&core.data, epoch),
+            epoch => !pins::is_looked_at(&core.data, epoch, is_forked),
         },
     };
     // SAFETY: an index is looked at by who has the writers' lock, which nobody else has now; by readers

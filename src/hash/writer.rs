@@ -125,7 +125,7 @@ impl Core {
 impl<'c> Writer<'c> {
     /// Has the index know everything.
     #[inline(always)]
-    fn settled(mut self) -> Result<Writer<'c>> {
+    pub(super) fn settled(mut self) -> Result<Writer<'c>> {
         match self.settle() {
             Err(error) if is_skewed(&error) => self.take_other_hash()?,
             done => done?,

@@ -13,6 +13,7 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Bytes set aside for a lock in a file.
 pub(crate) const LOCK_BYTES: u64 = 64;
@@ -22,6 +23,8 @@ const _: () = assert!(size_of::<libc::pthread_mutex_t>() <= LOCK_BYTES as usize)
 /// in between: a look takes the lock's line of memory from its holder.
 const TRIES: u32 = if cfg!(credenza_schedules) { u32::MAX } else { 64 };
 const PAUSES: u32 = 32;
+/// How long one sleeps before it is looked whether the holder died.
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
 
 /// Where in the first eight bytes the word is that the kernel knows: the first in glibc, and in musl behind the type.
 const FUTEX_SHIFT: u32 = if cfg!(target_env = "musl") { 32 } else { 0 };
@@ -106,7 +109,7 @@ impl<'m> RobustLock<'m> {
         // Never asleep for long: of a process that dies, one thread may have the lock and another may
         // just have been woken for it. Nobody wakes those then who wait in other processes.
         loop {
-            let limit = in_a_moment();
+            let limit = after(A_MOMENT);
             // SAFETY: memory that `init` made a mutex before the store could be opened; what damage
             // made of it since is the C library's to refuse. The limit is read during the call.
             let code = unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) };
@@ -125,7 +128,7 @@ impl<'m> RobustLock<'m> {
             return self.wait().map(Some);
         }
         loop {
-            let limit = in_a_moment();
+            let limit = after(A_MOMENT);
             // SAFETY: as for `wait`.
             match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
                 libc::ETIMEDOUT => self.bury(),
@@ -135,13 +138,17 @@ impl<'m> RobustLock<'m> {
         }
     }
 
-    /// Takes the lock if it is free within a moment; `None` if not.
+    /// Takes the lock if it is free within so long; `None` if not, or if this thread has it already.
     #[cold]
-    pub(crate) fn lock_in_a_moment(self) -> Result<Option<Got>> {
-        let limit = in_a_moment();
+    pub(crate) fn lock_within(self, time: Duration) -> Result<Option<Got>> {
+        let limit = after(time);
         // SAFETY: as for `wait`.
         match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
-            libc::ETIMEDOUT | libc::EDEADLK => Ok(None),
+            libc::ETIMEDOUT => {
+                self.bury();
+                Ok(None)
+            }
+            libc::EDEADLK => Ok(None),
             code => self.got(code).map(Some),
         }
     }
@@ -237,14 +244,14 @@ pub(crate) fn is_own() -> Error {
     )
 }
 
-/// A tenth of a second from now, by the clock that locks go by.
-fn in_a_moment() -> libc::timespec {
+/// When so long has passed, by the clock that locks go by.
+fn after(time: Duration) -> libc::timespec {
     const SECOND: i64 = 1_000_000_000;
-    let mut time = clock(libc::CLOCK_REALTIME);
-    let nanoseconds = time.tv_nsec + SECOND / 10;
-    time.tv_sec += nanoseconds / SECOND;
-    time.tv_nsec = nanoseconds % SECOND;
-    time
+    let mut end = clock(libc::CLOCK_REALTIME);
+    let nanoseconds = end.tv_nsec + i64::from(time.subsec_nanos());
+    end.tv_sec += time.as_secs().min(1 << 32).cast_signed() + nanoseconds / SECOND;
+    end.tv_nsec = nanoseconds % SECOND;
+    end
 }
 
 /// What is wanted of a byte of a file.
