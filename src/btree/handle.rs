@@ -174,8 +174,8 @@ impl BTree {
         }
         let ticker = match durability {
             Durability::Interval(ms) if !core.is_in_memory() && core.only().is_none() => {
-                let core = Arc::clone(&core);
-                Some(Ticker::start(ms, move || core.sync())?)
+                let core = Arc::downgrade(&core);
+                Some(Ticker::start(ms, move || core.upgrade().map_or(Ok(()), |core| core.sync()))?)
             }
             _ => None,
         };

@@ -29,8 +29,7 @@ pub enum Durability {
 /// A thread that syncs now and then, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Ticker {
-    /// It has only to be there.
-    _thread: OwnThread<mpsc::Sender<()>, ()>,
+    thread: OwnThread<mpsc::Sender<()>, ()>,
 }
 
 // Nobody looks at what the thread ends with, and nothing else of it changes: no panic leaves it half-way.
@@ -49,6 +48,11 @@ impl Ticker {
             }
             let _ = sync();
         };
-        Ok(Ticker { _thread: OwnThread::start(sender, tick)? })
+        Ok(Ticker { thread: OwnThread::start(sender, tick)? })
+    }
+
+    /// Tells it to end, and does not wait for it.
+    pub(crate) fn leave(mut self) {
+        self.thread.leave();
     }
 }

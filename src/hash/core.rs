@@ -306,6 +306,7 @@ impl Core {
         let known = if changes < MOST_CHANGES { changes } else { 0 };
         let least = durable.map_or(0, |durable| durable.changes);
         store(session::CHANGES, known.max(least) + 1);
+        store(session::VISIBLE, known.max(least) + 1);
         store(session::FINDING, 1);
         store(session::EPOCH, 1);
         self.share()
@@ -389,13 +390,14 @@ impl Core {
         self.sync_index(writer.index)
     }
 
-    /// The writer, unless the index is clean as it is.
+    /// The writer, unless the index is clean as it is, or somebody writes: then others have the store open, of a forked
+    /// process, which have this opening of the file, and who waited for them could be waited for.
     fn writer_for_closing(&self) -> Result<Option<Writer<'_>>> {
         let index = self.newest.get();
         if self.is_newest(index) && index.load(words::CLEAN) != 0 {
             return Ok(None);
         }
-        self.writer().map(Some)
+        self.try_writer()
     }
 }
 

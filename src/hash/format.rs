@@ -108,6 +108,9 @@ pub(crate) mod session {
     /// So many bytes that are not of what lives were left when all of the log had been passed for a put, and there was no
     /// room still: what is lost at the ends of segments. A hint.
     pub(crate) const LOST: u64 = SESSION_AT + 464;
+    /// How many of [`CHANGES`] everybody sees: what who watches is told. A record is counted there before anybody finds it,
+    /// so that who has seen it can wait until it is durable.
+    pub(crate) const VISIBLE: u64 = SESSION_AT + 472;
 }
 
 /// What never changes in a data file.

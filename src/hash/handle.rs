@@ -50,7 +50,7 @@ pub struct Hash {
 #[derive(Debug)]
 pub(super) struct Shared {
     /// Syncs now and then, until it is dropped, which is before the store is.
-    _ticker: Option<Ticker>,
+    ticker: Option<Ticker>,
     pub(super) core: Arc<Core>,
     /// What counts and records operations, if that is asked for.
     pub(super) recorder: Option<Box<Recorder>>,
@@ -58,6 +58,17 @@ pub(super) struct Shared {
     pub(super) durability: Durability,
     /// What the compaction going on is to do.
     goal: OwnLock<Option<Goal>>,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // It may be waiting for the lock that this thread has.
+        if self.core.writer_lock().is_own()
+            && let Some(ticker) = self.ticker.take()
+        {
+            ticker.leave();
+        }
+    }
 }
 
 impl Hash {
@@ -70,13 +81,13 @@ impl Hash {
         let core = Arc::new(core);
         let ticker = match durability {
             Durability::Interval(ms) if path.is_some() => {
-                let core = Arc::clone(&core);
-                Some(Ticker::start(ms, move || core.sync())?)
+                let core = Arc::downgrade(&core);
+                Some(Ticker::start(ms, move || core.upgrade().map_or(Ok(()), |core| core.sync()))?)
             }
             _ => None,
         };
         let (recorder, goal) = (recorder.map(Box::new), OwnLock::new(None));
-        let shared = Shared { core, recorder, path, durability, goal, _ticker: ticker };
+        let shared = Shared { core, recorder, path, durability, goal, ticker };
         Ok(Hash { shared: Arc::new(shared) })
     }
 

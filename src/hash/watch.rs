@@ -1,8 +1,9 @@
 //! Learning that a store has changed, in whatever process.
 //!
-//! Every record appended counts. Who waits raises a flag and sleeps on a half word, the bell; a
-//! writer that sees the flag lowers it, changes the bell and wakes all. Sleepers wake now and then
-//! by themselves, for a writer may die before it rings.
+//! Every record appended counts, when everybody sees it: where it counted before, who looked in between had the
+//! new number, and what was there before, and waited for the next. Who waits raises a flag and sleeps on a half word, the
+//! bell; a writer that sees the flag lowers it, changes the bell and wakes all. Sleepers wake now and then by
+//! themselves, for a writer may die before it rings, and before it counts.
 
 use super::core::Core;
 use super::format::session;
@@ -41,7 +42,7 @@ impl Hash {
     /// How many changes were ever made to the store: a number that only grows; but after a power failure it may be one that
     /// was seen before, as changes may be lost. Moving records when cleaning up counts, too.
     pub fn changes(&self) -> u64 {
-        self.core().session(session::CHANGES).load(Ordering::Acquire)
+        self.core().session(session::VISIBLE).load(Ordering::Acquire)
     }
 
     /// Sleeps until the number of changes is no longer `since`, or for so long; returns what it is.
@@ -60,6 +61,10 @@ impl Hash {
             return Err(self.named(crate::Error::invalid(what)));
         }
         loop {
+            if core.writer_lock().is_of_dead() {
+                // Whoever takes the lock next counts what the dead made, and that may be nobody for long.
+                let _ = core.try_writer();
+            }
             let rung = bell.load(Ordering::SeqCst);
             flag.store(1, Ordering::SeqCst);
             fence(Ordering::SeqCst);

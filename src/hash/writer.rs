@@ -50,6 +50,8 @@ impl Drop for Writer<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         if let Some(lock) = self.lock {
+            let changes = self.core.session(session::CHANGES).load(Ordering::Relaxed);
+            self.core.session(session::VISIBLE).store(changes, Ordering::Release);
             lock.unlock();
         }
     }
