@@ -13,7 +13,7 @@ use std::fs::{File, copy};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Where both engines say in which boot of the machine locks were made, by which program, and which namespace of processes, the locks are of.
+/// Where both engines say in which boot of the machine locks were made, by which program, and which namespaces of processes and time, the locks are of.
 const BOOT_AT: u64 = 2048;
 const LAYOUT_AT: u64 = 2064;
 const NAMESPACE_AT: u64 = 2072;

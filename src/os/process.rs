@@ -120,11 +120,23 @@ fn boot() -> u128 {
     boot
 }
 
-/// A number for the machine's current boot, and for the namespace that process numbers are of.
+/// The time namespace that the machine starts with: the same number in every kernel.
+const FIRST_TIME_NAMESPACE: u64 = 0xefff_fffa;
+
+/// A number for the machine's current boot, and one for the namespace that process numbers are of and the one that clocks
+/// are of: by another clock processes began at another time, and leases are over at another.
 pub(crate) fn boot_and_namespace() -> (u128, u64) {
-    let boot = boot();
-    let namespace = fs::metadata("/proc/self/ns/pid").map_or(0, |meta| meta.ino());
-    (boot, namespace)
+    let number = |kind| fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |meta| meta.ino());
+    // The first is 0, as it is where the kernel has none: so it was before time namespaces counted here.
+    let time = number("time");
+    let time = if time == FIRST_TIME_NAMESPACE { 0 } else { time };
+    (boot(), number("pid") | time << 32)
+}
+
+/// Both namespaces in 32 bits: that of process numbers alone if clocks are the machine's. Multiplied, since their numbers
+/// are near each other, and sums of them would often be equal.
+fn folded(namespaces: u64) -> u32 {
+    (namespaces as u32).wrapping_add(((namespaces >> 32) as u32).wrapping_mul(0x9e37_79b1))
 }
 
 /// A process, such that no two that ever were are equal.
@@ -132,7 +144,7 @@ pub(crate) fn boot_and_namespace() -> (u128, u64) {
 pub(crate) struct Process {
     /// Its number; never 0.
     pub pid: u32,
-    /// The namespace of that number, 0 where the kernel does not tell.
+    /// A number for the namespaces of that number and of that time, 0 where the kernel does not tell.
     pub namespace: u32,
     /// When it began, in clock ticks after the boot; 0 where the kernel does not tell.
     pub start: u64,
@@ -146,7 +158,7 @@ impl Process {
         prepare();
         let (boot, namespace) = boot_and_namespace();
         let boot = (boot >> 64) as u64 ^ boot as u64;
-        Process { pid: own_pid(), namespace: namespace as u32, start: own_start(), boot }
+        Process { pid: own_pid(), namespace: folded(namespace), start: own_start(), boot }
     }
 
     /// Whether it has ended, as far as `observer`, who asks, can tell for certain.

@@ -1,5 +1,5 @@
 //! Whose the locks in a file are: which boot of the machine they were made in, by programs of which
-//! layout, in which namespace of processes.
+//! layout, in which namespaces of processes and of time.
 //!
 //! Four words of a file say it. Where the boot is another, nothing that processes shared counts any
 //! more, and whoever opens the file makes it anew; what is written last are these words. Whoever
@@ -27,7 +27,7 @@ pub(crate) enum Standing {
     Shared,
 }
 
-/// Those words: the boot, low half first, the layout, and the namespace.
+/// Those words: the boot, low half first, the layout, and the namespaces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Session<'m>([&'m AtomicU64; 4]);
 
@@ -44,7 +44,7 @@ impl<'m> Session<'m> {
     /// # Errors
     /// Others take part that this process cannot share locks with; or nobody can tell which boot it is.
     pub(crate) fn standing(self, is_alone: bool) -> Result<Standing> {
-        let [low, high, layout, of_pids] = self.0.map(|word| word.load(Ordering::Acquire));
+        let [low, high, layout, of_whom] = self.0.map(|word| word.load(Ordering::Acquire));
         let (boot, namespace) = boot_and_namespace();
         let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
         if boot == 0 {
@@ -72,9 +72,9 @@ impl<'m> Session<'m> {
                 "the store is in use by a program with another C library or word size: close it there",
             );
         }
-        if of_pids != namespace {
+        if of_whom != namespace {
             return refuse(
-                "the store is in use in another process namespace (another container): its \
+                "the store is in use in another process or time namespace (another container): its \
                  processes cannot be told from dead ones",
             );
         }
@@ -91,9 +91,9 @@ impl<'m> Session<'m> {
     /// Says that it began in this boot: when all that processes share is made.
     pub(crate) fn begin(self) {
         let (boot, namespace) = boot_and_namespace();
-        let [low, high, layout, of_pids] = self.0;
+        let [low, high, layout, of_whom] = self.0;
         layout.store(LAYOUT, Ordering::Release);
-        of_pids.store(namespace, Ordering::Release);
+        of_whom.store(namespace, Ordering::Release);
         low.store(boot as u64, Ordering::Release);
         high.store((boot >> 64) as u64, Ordering::Release);
     }
