@@ -38,3 +38,61 @@ fn a_store_in_use_by_another_clock_is_refused() {
     assert_eq!(other.wait(), Status::Exited(0));
     assert!(held.main().is_empty());
 }
+
+/// Who makes a namespace of processes and mounts no `/proc` there sees others by the numbers of his own.
+#[test]
+fn a_proc_of_another_namespace_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut outside = fork(|| {
+        sys::give_up_after(60);
+        // Seen by its number there, the reader is dead.
+        let mut dead = fork(|| ());
+        while state_of(dead.pid()) != 'Z' {
+            std::thread::yield_now();
+        }
+        if !sys::let_children_count_anew() {
+            println!("skipped: this user may not have another namespace of processes");
+            return;
+        }
+        let mut first = fork(|| {
+            let store = BTree::create(&path).unwrap();
+            fill(&store, 1);
+            if !sys::count_on_from(dead.pid()) {
+                println!("skipped: this user may not choose the number of a process");
+                return;
+            }
+            let mut reader = fork(|| {
+                let store = BTree::open(&path).unwrap();
+                let held = store.read().unwrap();
+                sys::stop_here();
+                assert!(held.main().iter().all(|record| record.unwrap().1 == [1; 100]));
+            });
+            assert_eq!(reader.pid(), dead.pid());
+            assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
+            (2..20).for_each(|byte| fill(&store, byte));
+            assert_eq!(store.stats().unwrap().readers.len(), 1);
+            sys::signal(reader.pid(), sys::SIGCONT);
+            assert_eq!(reader.wait(), Status::Exited(0));
+        });
+        assert_eq!(first.wait(), Status::Exited(0));
+        dead.wait();
+    });
+    assert_eq!(outside.wait(), Status::Exited(0));
+}
+
+/// What `/proc` says of what a process does.
+fn state_of(pid: u32) -> char {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    stat.rsplit_once(") ").unwrap().1.chars().next().unwrap()
+}
+
+/// Has each of 2000 records have a value of these bytes.
+fn fill(store: &BTree, byte: u8) {
+    let mut transaction = store.write().unwrap();
+    for key in 0..2000u32 {
+        transaction.main().insert(&key.to_le_bytes(), &[byte; 100]).unwrap();
+    }
+    transaction.commit().unwrap();
+    store.sync().unwrap();
+}

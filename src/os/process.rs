@@ -45,6 +45,7 @@ pub(crate) fn prepare() {
         IS_KNOWN.store(true, Ordering::Release);
     }
     if START.load(Ordering::Relaxed) == 0
+        && is_proc_ours()
         && let Seen::Since(start) = look_at(std::process::id())
     {
         START.store(start, Ordering::Relaxed);
@@ -67,12 +68,26 @@ pub(crate) fn is_alive(pid: u32, start: u64) -> bool {
     if !is_there(pid) {
         return false;
     }
-    match look_at(pid) {
+    let is_dead = match look_at(pid) {
         // It holds nothing any more.
-        Seen::Zombie => false,
-        Seen::Since(now) => start == 0 || now == start,
+        Seen::Zombie => true,
+        Seen::Since(now) => start != 0 && now != start,
         // It ended meanwhile; else it is taken to live.
-        Seen::Nothing => is_there(pid),
+        Seen::Nothing => return is_there(pid),
+    };
+    !(is_dead && is_proc_ours())
+}
+
+/// Whether `/proc` calls processes by the numbers that the kernel knows them by where this process is: that of another
+/// namespace stays there for who makes one and mounts none.
+fn is_proc_ours() -> bool {
+    let Ok(status) = fs::read("/proc/self/status") else { return false };
+    let own = std::process::id().to_string();
+    let mut lines = status.split(|byte| *byte == b'\n');
+    // This process's number there, and in each namespace within that one, down to its own.
+    match lines.find_map(|line| line.strip_prefix(b"NSpid:")) {
+        Some(numbers) => numbers.trim_ascii() == own.as_bytes(),
+        None => fs::read_link("/proc/self").is_ok_and(|link| link.as_os_str() == own.as_str()),
     }
 }
 

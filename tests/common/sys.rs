@@ -228,6 +228,19 @@ pub fn hide_processes_of_others() -> bool {
         && mount(c"proc", c"/proc", 0, c"hidepid=2".as_ptr())
 }
 
+/// Has the processes that are forked from this one from now on be in a namespace of process numbers of their own, with the
+/// `/proc` of this one; whether it may. When the first of them ends, so do the others.
+pub fn let_children_count_anew() -> bool {
+    // SAFETY: no memory is passed.
+    unsafe { libc::unshare(libc::CLONE_NEWPID) == 0 }
+}
+
+/// Has the next process of this one's namespace get the number `pid`, if no process has it and none begins meanwhile;
+/// whether this one may.
+pub fn count_on_from(pid: u32) -> bool {
+    std::fs::write("/proc/sys/kernel/ns_last_pid", (pid - 1).to_string()).is_ok()
+}
+
 /// Has the processes that are forked from this one from now on live by a clock that shows another time since the boot;
 /// whether this one may.
 pub fn let_children_live_by_another_clock() -> bool {
