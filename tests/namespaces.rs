@@ -81,6 +81,48 @@ fn a_proc_of_another_namespace_is_not_believed() {
     assert_eq!(outside.wait(), Status::Exited(0));
 }
 
+/// A number is another's soon: a reader is known by when it began, too, also in a fork that opens nothing.
+#[test]
+fn who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let mut outside = fork(|| {
+        sys::give_up_after(60);
+        if !sys::let_children_count_anew() {
+            println!("skipped: this user may not have another namespace of processes");
+            return;
+        }
+        let mut first = fork(|| {
+            assert!(sys::see_own_namespace());
+            let store = BTree::create(&path).unwrap();
+            fill(&store, 1);
+            let mut reader = fork(|| {
+                std::mem::forget(store.read().unwrap());
+                sys::stop_here();
+            });
+            assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
+            reader.kill();
+            // A tick later.
+            let ticks = || std::fs::read_to_string("/proc/uptime").unwrap();
+            let now = ticks();
+            while ticks() == now {
+                std::thread::yield_now();
+            }
+            if !sys::count_on_from(reader.pid()) {
+                println!("skipped: this user may not choose the number of a process");
+                return;
+            }
+            let mut later = fork(sys::stop_here);
+            assert_eq!(later.pid(), reader.pid());
+            assert_eq!(later.wait(), Status::Stopped(sys::SIGSTOP));
+            (2..20).for_each(|byte| fill(&store, byte));
+            assert_eq!(store.stats().unwrap().readers, []);
+        });
+        assert_eq!(first.wait(), Status::Exited(0));
+    });
+    assert_eq!(outside.wait(), Status::Exited(0));
+}
+
 /// What `/proc` says of what a process does.
 fn state_of(pid: u32) -> char {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

@@ -18,10 +18,32 @@ pub(crate) fn own_pid() -> u32 {
     PID.load(Ordering::Relaxed)
 }
 
-/// When this process began, in ticks since the boot.
+/// When this process began, in ticks since the boot; 0 if that cannot be known.
 #[inline(always)]
 pub(crate) fn own_start() -> u64 {
+    match START.load(Ordering::Relaxed) {
+        0 => start_unless_asked(),
+        start => start,
+    }
+}
+
+/// The same in a process that was forked since it was known, or that cannot know it: that asks once.
+#[cold]
+fn start_unless_asked() -> u64 {
+    static ASKED: AtomicU32 = AtomicU32::new(0);
+    if ASKED.load(Ordering::Relaxed) != own_pid() {
+        learn_start();
+        ASKED.store(own_pid(), Ordering::Relaxed);
+    }
     START.load(Ordering::Relaxed)
+}
+
+fn learn_start() {
+    if is_proc_ours()
+        && let Seen::Since(start) = look_at(std::process::id())
+    {
+        START.store(start, Ordering::Relaxed);
+    }
 }
 
 /// Learns who this process is, now and after each fork.
@@ -29,7 +51,7 @@ pub(crate) fn prepare() {
     extern "C" fn learn() {
         let pid = std::process::id();
         // Between fork and exec only calls that are safe in signal handlers are: no reading of
-        // /proc here. A child that does not know its start is known by its number alone.
+        // /proc here. A child asks for its start when it needs that.
         START.store(0, Ordering::Relaxed);
         PID.store(pid, Ordering::Relaxed);
     }
@@ -44,11 +66,9 @@ pub(crate) fn prepare() {
         }
         IS_KNOWN.store(true, Ordering::Release);
     }
-    if START.load(Ordering::Relaxed) == 0
-        && is_proc_ours()
-        && let Seen::Since(start) = look_at(std::process::id())
-    {
-        START.store(start, Ordering::Relaxed);
+    // Who could not be told it before, for want of descriptors perhaps, asks again.
+    if START.load(Ordering::Relaxed) == 0 {
+        learn_start();
     }
 }
 

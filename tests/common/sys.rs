@@ -214,18 +214,25 @@ pub fn limit_memory(bytes: u64) {
 /// Has `/proc` show to this process what the option `hidepid=2` shows, which is no process of another
 /// user; whether this one may.
 pub fn hide_processes_of_others() -> bool {
-    let nothing = std::ptr::null();
-    let mount = |what: &CStr, place: &CStr, flags, options: *const libc::c_char| {
+    mount_proc(c"hidepid=2")
+}
+
+/// Has `/proc` show the namespace of process numbers that this process is in; whether this one may.
+pub fn see_own_namespace() -> bool {
+    mount_proc(c"")
+}
+
+fn mount_proc(options: &CStr) -> bool {
+    let mount = |what: &CStr, place: &CStr, flags, options: &CStr| {
+        let (what, place, kind) = (what.as_ptr(), place.as_ptr(), c"proc".as_ptr());
         // SAFETY: strings that live across the call; the new place of mounts is this process's alone.
-        unsafe {
-            libc::mount(what.as_ptr(), place.as_ptr(), c"proc".as_ptr(), flags, options.cast()) == 0
-        }
+        unsafe { libc::mount(what, place, kind, flags, options.as_ptr().cast()) == 0 }
     };
     // SAFETY: no memory is passed.
     let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 };
     is_alone
-        && mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE, nothing)
-        && mount(c"proc", c"/proc", 0, c"hidepid=2".as_ptr())
+        && mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE, c"")
+        && mount(c"proc", c"/proc", 0, options)
 }
 
 /// Has the processes that are forked from this one from now on be in a namespace of process numbers of their own, with the
