@@ -16,6 +16,8 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     path: Option<PathBuf>,
+    /// What is read belongs to a process that this one was forked from: it is not over there.
+    is_of_parent: bool,
 }
 
 /// The kinds of failure a caller may want to tell apart.
@@ -65,8 +67,8 @@ pub enum ErrorKind {
         /// What is wrong there.
         what: String,
     },
-    /// The lease of a snapshot or of a value is over, and somebody needed the space of what is read.
-    /// Whoever still wants to read begins anew.
+    /// The lease of a snapshot or of a value is over, and somebody needed the space of what is read; or it is the lease of
+    /// a process that this one was forked from. Whoever still wants to read begins anew.
     Expired {
         /// How long the lease was.
         lease: Duration,
@@ -78,7 +80,13 @@ pub enum ErrorKind {
 impl Error {
     /// An error of this kind, not yet tied to a file.
     pub fn new(kind: ErrorKind) -> Self {
-        Error(Box::new(Inner { kind, path: None }))
+        Error(Box::new(Inner { kind, path: None, is_of_parent: false }))
+    }
+
+    /// A lease is over, or is that of a process that this one was forked from.
+    #[cold]
+    pub(crate) fn expired(lease: Duration, is_of_parent: bool) -> Self {
+        Error(Box::new(Inner { kind: ErrorKind::Expired { lease }, path: None, is_of_parent }))
     }
 
     /// An operating system error met while doing `action`.
@@ -201,6 +209,10 @@ impl fmt::Display for Error {
             ErrorKind::Text { format, line, column, what } => {
                 write!(f, "{format} input, line {line}, column {column}: {what}")
             }
+            ErrorKind::Expired { .. } if self.0.is_of_parent => f.write_str(
+                "expired in this process: what is read under a lease belongs to the process that began it, which this \
+                 one was forked from (read again here with a lease of its own)",
+            ),
             ErrorKind::Expired { lease } => {
                 let seconds = lease.as_secs_f64();
                 let noun = if seconds == 1.0 { "second" } else { "seconds" };

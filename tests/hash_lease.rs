@@ -127,7 +127,12 @@ fn a_lease_is_renewed_or_over() {
     copied.renew(HOUR).unwrap();
     assert_eq!(store.readers().len(), 1, "one that is gone holds nothing");
     // A child has neither its parent's pins nor its own.
-    let mut child = fork(|| assert!(is_expired(&renewed.to_vec())));
+    let mut child = fork(|| {
+        let refused = renewed.to_vec();
+        assert!(is_expired(&refused));
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("belongs to the process that began it"), "{text}");
+    });
     assert_eq!(child.wait(), Status::Exited(0));
     assert_eq!(renewed.to_vec().unwrap(), value(2, 1));
     drop((short, renewed));

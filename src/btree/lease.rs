@@ -22,7 +22,7 @@ use super::format::{SUMMED, page_sum};
 use super::page::Bytes;
 use super::pins::Claim;
 use crate::os::file::{buffer, read_exact_at};
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use std::time::Duration;
 
 /// How often a word of the table of pages is read that does not fit: others may be writing it.
@@ -64,7 +64,7 @@ impl<'c> Leased<'c> {
 
     #[cold]
     fn expired(&self) -> Error {
-        Error::new(ErrorKind::Expired { lease: self.claim.lease() })
+        Error::expired(self.claim.lease(), self.claim.is_of_parent())
     }
 
     /// What is at an address of the file; `check` says whether it is right.

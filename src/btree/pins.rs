@@ -319,8 +319,12 @@ impl Claim<'_> {
     /// Whether the slot is this process's: the parent may give it up and take it again for something
     /// else.
     fn is_own(&self) -> bool {
-        self.slot.owner.load(Ordering::Acquire) == self.owner
-            && self.owner >> PID_SHIFT == u64::from(own_pid())
+        self.slot.owner.load(Ordering::Acquire) == self.owner && !self.is_of_parent()
+    }
+
+    /// Whether it is another process's, which this one was forked from.
+    pub(crate) fn is_of_parent(&self) -> bool {
+        self.owner >> PID_SHIFT != u64::from(own_pid())
     }
 
     /// Has the lease end so long from now, if the pin is still there; whether it is.

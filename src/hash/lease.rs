@@ -10,8 +10,9 @@ use super::handle::Hash;
 use super::pins::LeasedPin;
 use super::reader::Found;
 use crate::os::file::{buffer, read_exact_at};
+use crate::os::process::own_pid;
 use crate::os::shared::SharedMap;
-use crate::{Error, ErrorKind, Result};
+use crate::{Error, Result};
 use std::time::Duration;
 
 /// A value that is read under a lease, from [`Hash::get_for`].
@@ -19,6 +20,8 @@ use std::time::Duration;
 pub struct LeasedValue<'s> {
     store: &'s Hash,
     inner: Inner<'s>,
+    /// The process that has the lease.
+    pid: u32,
 }
 
 #[derive(Debug)]
@@ -50,7 +53,7 @@ impl Core {
                 }
                 Found::Copied(value) => Inner::Copied(value),
             };
-            LeasedValue { store, inner }
+            LeasedValue { store, inner, pid: own_pid() }
         }))
     }
 }
@@ -73,7 +76,8 @@ impl LeasedValue<'_> {
     /// bytes that were: 0 at its end.
     ///
     /// # Errors
-    /// [`ErrorKind::Expired`]: the lease is over, and the space was needed; or the file cannot be read.
+    /// [`ErrorKind::Expired`](crate::ErrorKind::Expired): the lease is over, and the space was needed, or it is that of the process that this one was
+    /// forked from; or the file cannot be read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let offset = offset.min(self.len());
         let count = buf.len().min(usize::try_from(self.len() - offset).unwrap_or(usize::MAX));
@@ -106,7 +110,7 @@ impl LeasedValue<'_> {
     /// Has the lease end so long from now.
     ///
     /// # Errors
-    /// [`ErrorKind::Expired`]: it was over, and the space was needed.
+    /// [`ErrorKind::Expired`](crate::ErrorKind::Expired): it was over, and the space was needed.
     pub fn renew(&self, lease: Duration) -> Result<()> {
         match &self.inner {
             Inner::Pinned { pin, .. } if !pin.renew(lease) => Err(self.expired(pin)),
@@ -116,6 +120,6 @@ impl LeasedValue<'_> {
 
     #[cold]
     fn expired(&self, pin: &LeasedPin<'_>) -> Error {
-        self.store.named(Error::new(ErrorKind::Expired { lease: pin.lease() }))
+        self.store.named(Error::expired(pin.lease(), self.pid != own_pid()))
     }
 }
