@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::sys::{Status, fork, give_up_after};
 use common::{Rng, rounds, seed};
 use credenza::btree::BTree;
 use credenza::constant::{Builder, Constant};
@@ -273,4 +274,48 @@ fn stores_are_used_after_a_panic_that_was_caught() {
     assert!(btree.is_empty().unwrap());
     btree.insert(b"key", b"value").unwrap();
     stays_whole(&credenza::open(dir.path().join("constant")).unwrap());
+}
+
+/// Opening the new file takes its time where it is copied, and a thread of the parent never ends that in the child.
+#[test]
+fn a_fork_does_not_wait_for_who_refreshes_in_its_parent() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    for name in ["one", "other"] {
+        let mut builder = Builder::create(file(name)).unwrap();
+        builder.add(b"key", &vec![7; 8 << 20]).unwrap();
+        builder.finish().unwrap();
+    }
+    let replace = |name: &str| {
+        std::fs::hard_link(file(name), file("next")).unwrap();
+        std::fs::rename(file("next"), file("store")).unwrap();
+    };
+    replace("one");
+    let store = Constant::options().access(Access::Memory).open(file("store")).unwrap();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut store = store.clone();
+            while !is_over.load(Ordering::Relaxed) {
+                for name in ["other", "one"] {
+                    replace(name);
+                    assert!(store.refresh().unwrap());
+                }
+            }
+        });
+        let ends = (0..50).map(|_| {
+            let mut child = fork(|| {
+                give_up_after(20);
+                let mut store = store.clone();
+                for _ in 0..2 {
+                    store.refresh().unwrap();
+                    assert_eq!(store.get(b"key").unwrap().unwrap().len(), 8 << 20);
+                }
+            });
+            child.wait()
+        });
+        let ends: Vec<_> = ends.filter(|end| *end != Status::Exited(0)).take(1).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(ends, []);
+    });
 }

@@ -15,14 +15,16 @@ use super::verify::verify;
 use crate::observe::Recorder;
 use crate::os::file::{FileId, open_regular, read_exact_at};
 use crate::os::map::Map;
+use crate::os::own_lock::OwnLock;
 use crate::os::place::whole_path;
+use crate::os::process::prepare;
 use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation, Operations, Statistics};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// Lookups announced to the kernel at once when the file is not in memory.
 const COLD_BATCH: usize = 128;
@@ -79,7 +81,9 @@ impl OpenOptions {
         let path = path.as_ref().to_owned();
         let snapshot = Arc::new(Snapshot::open(&path, &self)?);
         let recorder = Recorder::new(self.statistics.as_ref(), "constant", &path)?.map(Arc::new);
-        let newest = Mutex::new(Arc::clone(&snapshot));
+        // The lock has to know this process from those that are forked from it.
+        prepare();
+        let newest = OwnLock::new(Arc::clone(&snapshot));
         let whole_path = whole_path(path.clone());
         let shared = Arc::new(Shared { path, whole_path, options: self, newest });
         Ok(Constant { snapshot, recorder, shared })
@@ -116,7 +120,8 @@ struct Shared {
     /// The same, whatever folder the program has gone to since.
     whole_path: PathBuf,
     options: OpenOptions,
-    newest: Mutex<Arc<Snapshot>>,
+    /// Locked while the file is opened, and copied perhaps: so many clones that refresh at once copy it once.
+    newest: OwnLock<Arc<Snapshot>>,
 }
 
 /// One generation of the file.
@@ -210,12 +215,18 @@ impl Constant {
         if FileId::of(&meta) == self.snapshot.id {
             return Ok(false);
         }
-        let mut newest = self.shared.newest.lock().unwrap_or_else(|e| e.into_inner());
-        if newest.id != FileId::of(&meta) {
-            *newest = Arc::new(Snapshot::open(path, &self.shared.options)?);
-        }
+        let open = || Snapshot::open(path, &self.shared.options).map(Arc::new);
+        let newest = match self.shared.newest.lock() {
+            Some(newest) if newest.id == FileId::of(&meta) => Arc::clone(&newest),
+            Some(mut newest) => {
+                *newest = open()?;
+                Arc::clone(&newest)
+            }
+            // A forked process while another thread refreshes, of its parent perhaps: it has the file to itself.
+            None => open()?,
+        };
         let changed = newest.id != self.snapshot.id;
-        self.snapshot = Arc::clone(&newest);
+        self.snapshot = newest;
         Ok(changed)
     }
 
