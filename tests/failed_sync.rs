@@ -115,3 +115,33 @@ fn values_that_joined_others_are_written_again() {
     let again = written_by(|| store.sync().unwrap()).unwrap();
     assert!(again >= 2000 * 600, "{again} bytes were written again");
 }
+
+/// Who reports that nothing changed makes his user do it twice.
+#[test]
+fn a_change_whose_sync_fails_is_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let hash = hash::OpenOptions::new().create(true).durability(Durability::Sync);
+    let hash = hash.open(folder.path().join("hash")).unwrap();
+    let btree = btree::OpenOptions::new().create(true).durability(Durability::Sync);
+    let btree = btree.open(folder.path().join("btree")).unwrap();
+    let mut batch = hash::Batch::new();
+    batch.insert(b"batch", b"value");
+    let transaction = || {
+        let mut transaction = hash.transaction()?;
+        transaction.insert(b"transaction", b"value")?;
+        transaction.commit()
+    };
+    let changes: [&dyn Fn() -> credenza::Result<()>; 4] =
+        [&|| hash.insert(b"single", b"value"), &|| hash.batch(&batch), &transaction, &|| {
+            btree.insert(b"single", b"value").map(drop)
+        }];
+    for change in changes {
+        syncs::fail_after(Some(0));
+        let error = change().unwrap_err().to_string();
+        assert!(error.contains("make durable"), "{error}");
+    }
+    for key in [&b"single"[..], b"batch", b"transaction"] {
+        assert!(hash.contains_key(key).unwrap(), "{key:?}");
+    }
+    assert!(btree.read().unwrap().main().get(b"single").unwrap().is_some());
+}

@@ -78,7 +78,8 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`], of which all changes together are not to be over the limit of the store: nothing
     /// changed. Only if the disk is full for the index but not for the data, what was begun is
-    /// finished by the next writer who finds room.
+    /// finished by the next writer who finds room. Or waiting for the disk failed, with
+    /// [`Durability::Sync`](crate::Durability::Sync): the changes are there, but may not be durable.
     pub fn batch(&self, batch: &Batch) -> Result<()> {
         let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));
         let all = || batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));

@@ -45,7 +45,9 @@ impl OpenOptions {
         self
     }
 
-    /// When what is written is safe against the loss of power.
+    /// When what is written is safe against the loss of power. Of an operation that waits for the disk, with
+    /// [`Durability::Sync`], an error may be that the disk refused ([`ErrorKind::Io`](crate::ErrorKind::Io), "cannot make
+    /// durable"): then the change is there, but may not be durable until a later [`Hash::sync`] succeeds.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
