@@ -551,3 +551,36 @@ fn who_verifies_records_is_told_of_the_end() {
         assert!(told.last().is_some_and(|(done, total)| done == total && *total > 0), "{told:?}");
     }
 }
+
+#[test]
+fn child_opens_in_its_transaction_what_another_opens() {
+    if !is_child() {
+        return;
+    }
+    sys::give_up_after(60);
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let transaction = store.transaction().unwrap();
+    std::fs::remove_file(index_of(&path)).unwrap();
+    std::thread::scope(|scope| {
+        // Without an index it waits for the transaction, and keeps others from opening the store.
+        let other = scope.spawn(|| Hash::open(&path).unwrap().len().unwrap());
+        let error = loop {
+            match Hash::options().read_only(true).open(&path) {
+                Ok(_) => std::thread::yield_now(),
+                Err(error) => break error.to_string(),
+            }
+        };
+        assert!(error.contains("somebody who is opening it waits for that"), "{error}");
+        drop(transaction);
+        assert_eq!(other.join().unwrap(), 1);
+    });
+}
+
+/// The one waited for the transaction, and the transaction for the one.
+#[test]
+fn who_opens_in_a_transaction_does_not_wait_for_who_waits_for_it() {
+    passes_in_child("child_opens_in_its_transaction_what_another_opens");
+}

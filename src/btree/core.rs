@@ -113,7 +113,8 @@ impl Core {
     pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
         prepare();
         let file = open_changing(path, false, false)?;
-        opening(&file, Want::Shared, || Core::of_reader(&file, path))
+        let lock = session::WRITER_LOCK;
+        opening(&file, Want::Shared, lock, || Core::of_reader(&file, path))
     }
 
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
@@ -158,7 +159,8 @@ impl Core {
 
     /// The store in a file, or a new one there if that is empty; `path` names its folder.
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
-        opening(&file, Want::Exclusive, || Core::of_locked(&file, is_new_wanted, path))
+        let lock = session::WRITER_LOCK;
+        opening(&file, Want::Exclusive, lock, || Core::of_locked(&file, is_new_wanted, path))
     }
 
     fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {

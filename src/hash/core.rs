@@ -102,7 +102,9 @@ impl Core {
         limit: u64,
     ) -> Result<Core> {
         let want = if is_writable { Want::Exclusive } else { Want::Shared };
-        opening(&file, want, || Core::of_locked(&file, path, is_new_wanted, is_writable, limit))
+        opening(&file, want, session::WRITER_LOCK, || {
+            Core::of_locked(&file, path, is_new_wanted, is_writable, limit)
+        })
     }
 
     fn of_locked(

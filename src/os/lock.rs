@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::atomic::{AtomicU64, Ordering, pause};
+use super::file::read_exact_at;
 use super::process::clock;
 use super::shared::SharedMap;
 use crate::{Error, Result};
@@ -202,13 +203,7 @@ impl<'m> RobustLock<'m> {
 
     /// Whether this thread has the lock.
     pub(crate) fn is_own(self) -> bool {
-        // The threads of a schedule take turns on one thread of the system, so its number tells nothing.
-        if cfg!(credenza_schedules) {
-            return false;
-        }
-        // SAFETY: the call has no effect.
-        let own = unsafe { libc::gettid() };
-        self.futex() & OWNER == u64::from(own.cast_unsigned())
+        is_own_word(self.0[0].load(Ordering::Acquire))
     }
 
     /// The word that the kernel knows.
@@ -234,6 +229,23 @@ impl<'m> RobustLock<'m> {
             libc::pthread_mutex_unlock(self.mutex());
         }
     }
+}
+
+/// Whether this thread has the lock whose word this is.
+fn is_own_word(word: u64) -> bool {
+    // The threads of a schedule take turns on one thread of the system, so its number tells nothing.
+    if cfg!(credenza_schedules) {
+        return false;
+    }
+    // SAFETY: the call has no effect.
+    let own = unsafe { libc::gettid() };
+    word >> FUTEX_SHIFT & OWNER == u64::from(own.cast_unsigned())
+}
+
+/// Whether this thread has the lock at `at` in a file, which need not be mapped, nor have one.
+pub(crate) fn is_own_in(file: &File, at: u64) -> bool {
+    let mut word = [0; 8];
+    read_exact_at(file, &mut word, at).is_ok() && is_own_word(u64::from_le_bytes(word))
 }
 
 /// The error of who would wait for himself.

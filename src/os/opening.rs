@@ -6,7 +6,7 @@
 //! somebody has it open who only reads. Byte 3 is locked as long as a file is built under a temporary name.
 
 use super::file::open_regular;
-use super::lock::{Want, is_locked, lock_range};
+use super::lock::{Want, is_locked, is_own_in, lock_range};
 use super::place::proc_path;
 use crate::{Error, ErrorKind, Result};
 use std::fs::{File, OpenOptions};
@@ -24,13 +24,25 @@ pub(crate) const READING: u64 = 2;
 pub(crate) const BUILDING: u64 = 3;
 
 /// How often, and how far apart, it is looked whether a store that is to be replaced is still open: a child
-/// that is forked while it is open has it open until it runs another program.
+/// that is forked while it is open has it open until it runs another program. And whether somebody still opens it.
 const MOMENTS: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more.
-pub(crate) fn opening<T>(file: &File, want: Want, open: impl FnOnce() -> Result<T>) -> Result<T> {
-    lock_range(file, OPENING, want, true)?;
+/// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more. The writers' lock is at
+/// `writers` in the file.
+pub(crate) fn opening<T>(
+    file: &File,
+    want: Want,
+    writers: u64,
+    open: impl FnOnce() -> Result<T>,
+) -> Result<T> {
+    if !lock_range(file, OPENING, want, false)? {
+        if is_own_in(file, writers) {
+            await_opening(file, want)?;
+        } else {
+            lock_range(file, OPENING, want, true)?;
+        }
+    }
     let opened = open();
     if opened.is_err() {
         // A forked process may keep the file open.
@@ -38,6 +50,21 @@ pub(crate) fn opening<T>(file: &File, want: Want, open: impl FnOnce() -> Result<
     }
     lock_range(file, OPENING, Want::Nothing, true)?;
     opened
+}
+
+/// Waits for who is opening the store, but not for long: this thread has the writers' lock, as it seems, which he may wait
+/// for. It is another's if the file is a copy of a store in use.
+#[cold]
+fn await_opening(file: &File, want: Want) -> Result<()> {
+    for _ in 0..MOMENTS {
+        std::thread::sleep(MOMENT);
+        if lock_range(file, OPENING, want, false)? {
+            return Ok(());
+        }
+    }
+    Err(Error::invalid(
+        "this thread is writing to the store, and somebody who is opening it waits for that: open it before, or afterwards",
+    ))
 }
 
 /// Whether nobody else has the store open: then nobody can, until [`join`].
