@@ -316,3 +316,44 @@ fn a_compaction_that_saves_little_makes_no_file_longer() {
         store.verify(|_, _| ()).unwrap();
     }
 }
+
+/// Blocks of the table of pages stay where they are, and a value has pages in a row: it lies behind the first block with so
+/// many before the next. What that takes is bounded.
+#[test]
+fn long_values_between_blocks_take_no_more_than_is_said() {
+    for round in 0..rounds(6) {
+        let seed = seed(round);
+        let mut rng = Rng::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = BTree::create(&path).unwrap();
+        let (mut longest, mut total) = (0, 0);
+        // In the first round one value that has room only between the third block and the fourth.
+        let pages: Vec<u64> = match round {
+            0 => vec![500, 390, 660],
+            _ => (0..rng.below(10) + 3).map(|_| 50 + rng.below(900)).collect(),
+        };
+        for (i, pages) in pages.iter().enumerate() {
+            store.insert(&(i as u64).to_le_bytes(), &vec![7; (pages << 12) as usize]).unwrap();
+        }
+        for (i, pages) in pages.iter().enumerate() {
+            if if round == 0 { i < 2 } else { rng.below(3) > 0 } {
+                store.remove(&(i as u64).to_le_bytes()).unwrap();
+            } else {
+                (longest, total) = (longest.max(pages << 12), total + (pages << 12));
+            }
+        }
+        while store.compact(1 << 24).unwrap() {}
+        let len = fs::metadata(&path).unwrap().len();
+        let doublings = u64::from((total / longest.max(1)).max(1).ilog2());
+        let most = total + total / 10 + (96 << 10) + (900 << 4) + (2 + doublings) * longest;
+        println!("{pages:?}: {len} bytes, {total} of values, the longest {longest}, most {most}");
+        assert!(len <= most, "seed {seed}, round {round}: {len} bytes, at most {most}");
+        let copy = folder.path().join("copy");
+        store.backup(&copy, |_, _| ()).unwrap();
+        let len = fs::metadata(&copy).unwrap().len();
+        let most = total + total / 10 + (96 << 10);
+        assert!(len <= most, "seed {seed}, round {round}: a backup of {len} bytes, at most {most}");
+        store.verify(|_, _| ()).unwrap();
+    }
+}

@@ -183,7 +183,9 @@ impl BTree {
     /// reads an older state, its pages stay, and nothing is cut off before he is done: then by the next
     /// sync that finds it worth while. A value is moved as a whole, however long it is, and pages that become fewer are
     /// written together, up to 32 with their values: a call may write some 1.5 MiB more than `budget`. Where room for long
-    /// values has to be gathered first the file may meanwhile be up to twice as long.
+    /// values has to be gathered first the file may meanwhile be up to twice as long. Of values of more than 1 MiB it may
+    /// stay longer, by some times the longest of them, since parts of the file that are not moved lie between them; a
+    /// [backup](super::Snapshot::backup) does not.
     ///
     /// # Errors
     /// As [`BTree::write`], [`TableMut::insert`](super::TableMut::insert) and [`BTree::sync`]; the records

@@ -6,8 +6,9 @@
 //! of the table that tell of what is behind are forgotten, and the file is cut. Until then whoever
 //! needs pages takes those behind the end again, by what the table says of them.
 //!
-//! Blocks of the table are never in the way: each is made when the first page that it tells of is
-//! needed, and lies before that one. So where the file can end before a block, nobody needs it.
+//! Blocks of the table are never in the way of the end: each is made when the first page that it tells of
+//! is needed, and lies before that one. So where the file can end before a block, nobody needs it. They are
+//! in the way of values of more pages than lie between two of them, which keeps the end where it is.
 //!
 //! Other processes learn of a cut by a count of them, which they look at when they have the writer's
 //! lock, and before they read the table of pages: a commit that somebody holds leads to nothing that
