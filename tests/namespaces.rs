@@ -4,9 +4,15 @@
 mod common;
 
 use common::sys::{self, Status, fork};
+use common::{child, is_child};
 use credenza::ErrorKind;
 use credenza::btree::BTree;
 use credenza::hash::Hash;
+
+/// Runs a test in a process of its own, which has opened nothing before it is in another namespace.
+fn passes_alone(test: &str) {
+    assert!(child(test).status().unwrap().success(), "{test}");
+}
 
 /// When a process began is told by the clock of who asks.
 #[test]
@@ -42,6 +48,9 @@ fn a_store_in_use_by_another_clock_is_refused() {
 /// Who makes a namespace of processes and mounts no `/proc` there sees others by the numbers of his own.
 #[test]
 fn a_proc_of_another_namespace_is_not_believed() {
+    if !is_child() {
+        return passes_alone("a_proc_of_another_namespace_is_not_believed");
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut outside = fork(|| {
@@ -84,6 +93,9 @@ fn a_proc_of_another_namespace_is_not_believed() {
 /// A number is another's soon: a reader is known by when it began, too, also in a fork that opens nothing.
 #[test]
 fn who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held() {
+    if !is_child() {
+        return passes_alone("who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held");
+    }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut outside = fork(|| {
@@ -119,6 +131,61 @@ fn who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held() {
             assert_eq!(store.stats().unwrap().readers, []);
         });
         assert_eq!(first.wait(), Status::Exited(0));
+    });
+    assert_eq!(outside.wait(), Status::Exited(0));
+}
+
+/// Its numbers are others' where it comes from, and theirs are others' where it is: each took the other for dead.
+#[test]
+fn a_fork_in_another_namespace_takes_no_part_in_what_it_inherits() {
+    let folder = tempfile::tempdir().unwrap();
+    let (hash_path, btree_path) = (folder.path().join("hash"), folder.path().join("btree"));
+    let mut outside = fork(|| {
+        sys::give_up_after(60);
+        let hash = Hash::create(&hash_path).unwrap();
+        let btree = BTree::create(&btree_path).unwrap();
+        hash.insert(b"key", b"value").unwrap();
+        fill(&btree, 1);
+        let held = btree.read().unwrap();
+        let value = hash.get(b"key").unwrap();
+        let transaction = hash.transaction().unwrap();
+        btree.insert(b"newer", b"value").unwrap();
+        if !sys::let_children_count_anew() {
+            println!("skipped: this user may not have another namespace of processes");
+            return;
+        }
+        let mut inside = fork(|| {
+            let refused = [
+                hash.insert(b"key", b"other"),
+                hash.sync(),
+                hash.transaction().map(drop),
+                btree.insert(b"key", b"other").map(drop),
+                btree.sync(),
+                btree.write().map(drop),
+                btree.read().map(drop),
+                btree.read_for(std::time::Duration::ZERO).map(drop),
+                btree.stats().map(drop),
+            ];
+            for error in refused.map(Result::unwrap_err) {
+                assert!(error.to_string().contains("another process namespace"), "{error}");
+            }
+            let opened = [Hash::open(&hash_path).map(drop), BTree::open(&btree_path).map(drop)];
+            for error in opened.map(Result::unwrap_err) {
+                assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+            }
+            // What it opens itself is as good as any.
+            let own = BTree::create(folder.path().join("own")).unwrap();
+            fill(&own, 1);
+            let mut child = fork(|| fill(&own, 2));
+            assert_eq!(child.wait(), Status::Exited(0));
+            assert_eq!(own.read().unwrap().main().len(), 2000);
+        });
+        assert_eq!(inside.wait(), Status::Exited(0));
+        transaction.commit().unwrap();
+        assert_eq!((btree.stats().unwrap().readers.len(), hash.readers().len()), (1, 1));
+        (2..20).for_each(|byte| fill(&btree, byte));
+        assert!(held.main().iter().all(|record| record.unwrap().1 == [1; 100]));
+        drop(value);
     });
     assert_eq!(outside.wait(), Status::Exited(0));
 }

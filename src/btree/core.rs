@@ -25,7 +25,7 @@ use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
 use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
 use crate::os::place::sync_folder_of;
-use crate::os::process::prepare;
+use crate::os::process::{has_moved, moves, prepare};
 use crate::os::session::{Session, Standing};
 use crate::os::shared::{SharedMap, memory_file};
 use crate::os::turns::Turns;
@@ -54,6 +54,8 @@ pub(crate) struct Core {
     path: Option<PathBuf>,
     /// Whether every page that is read is compared with its checksum.
     checks_reads: bool,
+    /// How often this process had moved when it opened the store.
+    moves: u32,
     /// Transactions that are neither committed nor dropped.
     transactions: AtomicU64,
     /// What is read, where nothing may be written: it stays the newest commit, for those who would
@@ -180,6 +182,7 @@ impl Core {
             scratch: Mutex::default(),
             path: path.map(Path::to_owned),
             checks_reads: false,
+            moves: moves(),
             transactions: AtomicU64::new(0),
             only: None,
             has_joined: AtomicBool::new(false),
@@ -245,10 +248,21 @@ impl Core {
         }
     }
 
+    fn writer_lock(&self) -> RobustLock<'_> {
+        RobustLock::in_head(&self.map, session::WRITER_LOCK).opened_after(self.moves)
+    }
+
+    /// An error in a process that was forked into another namespace of processes since: by its number there its pins would
+    /// be taken for those of the dead.
+    #[cold]
+    pub(crate) fn check_place(&self) -> Result<()> {
+        if self.moves == moves() { Ok(()) } else { Err(has_moved()) }
+    }
+
     /// The right to change the store.
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
         self.check_writable()?;
-        let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
+        let lock = self.writer_lock();
         // What a holder left who died is known by words of page 0.
         let (Got::Released | Got::OwnerDied) = lock.lock()?;
         Ok(Locked { lock, _here: PhantomData })
@@ -256,13 +270,13 @@ impl Core {
 
     /// An error if this thread has that right already: before it waits for what others may have who wait for it.
     pub(crate) fn check_not_own(&self) -> Result<()> {
-        let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
+        let lock = self.writer_lock();
         if self.map.is_writable() && lock.is_own() { Err(is_own()) } else { Ok(()) }
     }
 
     /// The right to change the store if it is free; `None` if somebody has it, this thread or another.
     pub(crate) fn try_lock(&self) -> Result<Option<Locked<'_>>> {
-        let lock = RobustLock::in_head(&self.map, session::WRITER_LOCK);
+        let lock = self.writer_lock();
         Ok(lock.try_lock()?.map(|_| Locked { lock, _here: PhantomData }))
     }
 
@@ -280,7 +294,7 @@ impl Core {
 
     /// Turns at waiting for the disk, for all who want that.
     pub(crate) fn sync_turns(&self) -> Turns<'_> {
-        Turns::in_head(&self.map, session::SYNC_LOCK, session::SYNCS)
+        Turns::in_head(&self.map, session::SYNC_LOCK, session::SYNCS).opened_after(self.moves)
     }
 
     /// The number of the newest commit, also while a leaf of it is changed.
@@ -429,7 +443,7 @@ impl Core {
 
     /// Makes the locks, and says that they can be used.
     fn share(&self) -> Result<()> {
-        RobustLock::in_head(&self.map, session::WRITER_LOCK).init()?;
+        self.writer_lock().init()?;
         self.sync_turns().init()?;
         Session::at(&self.map, session::BOOT_LOW).begin();
         Ok(())

@@ -165,6 +165,10 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
 #[inline(always)]
 pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
     let owner = me();
+    // So it is, too, where this process cannot know its start.
+    if owner & START_MASK == 0 {
+        core.check_place()?;
+    }
     let last = LAST.get();
     let used = core.word(session::SLOTS_USED).load(Ordering::Acquire);
     match slot(core, last) {

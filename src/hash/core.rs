@@ -22,7 +22,7 @@ use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
 use crate::os::opening::{READING, if_alone, is_alone, join, opening};
 use crate::os::place::sync_folder_of;
-use crate::os::process::{own_pid, prepare, random_word};
+use crate::os::process::{moves, own_pid, prepare, random_word};
 use crate::os::publish;
 use crate::os::session::{Session, Standing};
 use crate::os::shared::{SharedMap, memory_file};
@@ -57,6 +57,8 @@ pub(crate) struct Core {
     seen_at_opening: [u64; 4],
     /// The process that opened it.
     pub pid: u32,
+    /// How often it had moved then.
+    moves: u32,
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
     /// Lookups that met puts waiting in the ring.
@@ -207,6 +209,7 @@ impl Core {
             is_private,
             seen_at_opening,
             pid: own_pid(),
+            moves: moves(),
             transactions,
             met_pending: AtomicU32::new(0),
             kept: AtomicU64::new(0),
@@ -269,12 +272,12 @@ impl Core {
     /// The right to change the store.
     #[inline(always)]
     pub(crate) fn writer_lock(&self) -> RobustLock<'_> {
-        RobustLock::in_head(&self.data, session::WRITER_LOCK)
+        RobustLock::in_head(&self.data, session::WRITER_LOCK).opened_after(self.moves)
     }
 
     /// Turns at waiting for the disk, for all who want that.
     pub(crate) fn sync_turns(&self) -> Turns<'_> {
-        Turns::in_head(&self.data, session::SYNC_LOCK, session::SYNCS)
+        Turns::in_head(&self.data, session::SYNC_LOCK, session::SYNCS).opened_after(self.moves)
     }
 
     /// Makes the locks and words that processes share as long as the machine runs.

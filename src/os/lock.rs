@@ -8,7 +8,7 @@
 
 use super::atomic::{AtomicU64, Ordering, pause};
 use super::file::read_exact_at;
-use super::process::clock;
+use super::process::{clock, has_moved, moves};
 use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
@@ -41,9 +41,10 @@ pub(crate) const LAYOUT: u64 = {
         | size_of::<libc::pthread_mutex_t>() as u64
 };
 
-/// A mutex in the head of a shared map.
+/// A mutex in the head of a shared map; and whether this process cannot take it, as it has another number than those know
+/// it by who would wait for it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RobustLock<'m>(&'m [AtomicU64; LOCK_BYTES as usize / 8]);
+pub(crate) struct RobustLock<'m>(&'m [AtomicU64; LOCK_BYTES as usize / 8], bool);
 
 /// How a lock was got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +62,13 @@ impl<'m> RobustLock<'m> {
     pub(crate) fn in_head(map: &'m SharedMap, offset: u64) -> RobustLock<'m> {
         const WORDS: usize = (LOCK_BYTES / 8) as usize;
         let (lines, _) = map.head().as_chunks::<WORDS>();
-        RobustLock(&lines[offset as usize / 8 / WORDS])
+        RobustLock(&lines[offset as usize / 8 / WORDS], false)
+    }
+
+    /// The same for who opened the store when its process had moved so often ([`moves`]).
+    #[inline(always)]
+    pub(crate) fn opened_after(self, before: u32) -> RobustLock<'m> {
+        RobustLock(self.0, before != moves())
     }
 
     fn mutex(self) -> *mut libc::pthread_mutex_t {
@@ -128,6 +135,7 @@ impl<'m> RobustLock<'m> {
             // As in `is_own`: what another has looks like one's own.
             return self.wait().map(Some);
         }
+        self.check_place()?;
         loop {
             let limit = after(A_MOMENT);
             // SAFETY: as for `wait`.
@@ -142,6 +150,7 @@ impl<'m> RobustLock<'m> {
     /// Takes the lock if it is free within so long; `None` if not, or if this thread has it already.
     #[cold]
     pub(crate) fn lock_within(self, time: Duration) -> Result<Option<Got>> {
+        self.check_place()?;
         let limit = after(time);
         // SAFETY: as for `wait`.
         match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
@@ -164,6 +173,7 @@ impl<'m> RobustLock<'m> {
         // SAFETY: the signal 0 is none: it is only said whether there is such a thread. One that ends has its number until
         // the kernel has marked its locks.
         let is_gone = owner != 0
+            && moves() == 0
             && unsafe { libc::kill(owner as libc::pid_t, 0) } != 0
             && io::Error::last_os_error().raw_os_error() == Some(libc::ESRCH);
         if is_gone {
@@ -214,11 +224,17 @@ impl<'m> RobustLock<'m> {
     /// Takes the lock if it is free; `None` if somebody has it, this thread or another.
     #[inline]
     pub(crate) fn try_lock(self) -> Result<Option<Got>> {
+        self.check_place()?;
         // SAFETY: as for `wait`.
         match unsafe { libc::pthread_mutex_trylock(self.mutex()) } {
             libc::EBUSY | libc::EDEADLK => Ok(None),
             code => self.got(code).map(Some),
         }
+    }
+
+    #[inline(always)]
+    fn check_place(self) -> Result<()> {
+        if self.1 { Err(has_moved()) } else { Ok(()) }
     }
 
     /// Lets the lock go; only who holds it.

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 static PID: AtomicU32 = AtomicU32::new(0);
 static START: AtomicU64 = AtomicU64::new(0);
+/// How often this process, or one that it was forked from, was forked into another namespace of process numbers.
+static MOVES: AtomicU32 = AtomicU32::new(0);
 
 /// This process: its number, right also after a fork. [`prepare`] was called before.
 #[inline(always)]
@@ -38,8 +40,25 @@ fn start_unless_asked() -> u64 {
     START.load(Ordering::Relaxed)
 }
 
+/// How often this process came into another namespace of process numbers, as far as that was by being forked. It takes nobody
+/// for dead then, and never knows its start: who asks for that finds that it moved.
+#[inline(always)]
+pub(crate) fn moves() -> u32 {
+    MOVES.load(Ordering::Relaxed)
+}
+
+/// The error of who takes part in a store, by a handle that was opened before a move.
+#[cold]
+pub(crate) fn has_moved() -> Error {
+    Error::invalid(
+        "this process was forked into another process namespace than the store was opened in, where those who use it have \
+         other numbers: open it there, when nobody has it open elsewhere",
+    )
+}
+
 fn learn_start() {
-    if is_proc_ours()
+    if moves() == 0
+        && is_proc_ours()
         && let Seen::Since(start) = look_at(std::process::id())
     {
         START.store(start, Ordering::Relaxed);
@@ -50,6 +69,10 @@ fn learn_start() {
 pub(crate) fn prepare() {
     extern "C" fn learn() {
         let pid = std::process::id();
+        // Who made this process is not where it is.
+        if std::os::unix::process::parent_id() == 0 {
+            MOVES.fetch_add(1, Ordering::Relaxed);
+        }
         // Between fork and exec only calls that are safe in signal handlers are: no reading of
         // /proc here. A child asks for its start when it needs that.
         START.store(0, Ordering::Relaxed);
@@ -60,7 +83,7 @@ pub(crate) fn prepare() {
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
     if !IS_KNOWN.load(Ordering::Acquire) {
         PID.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: the handler only stores two numbers.
+        // SAFETY: the handler asks for two numbers and stores three.
         unsafe {
             libc::pthread_atfork(None, None, Some(learn));
         }
@@ -83,8 +106,12 @@ enum Seen {
     Nothing,
 }
 
-/// Whether the process that had this number, and began then (0: not known), still lives.
+/// Whether the process that had this number, and began then (0: not known), still lives; so does everybody for who was forked
+/// into another namespace, where the number may be of the one that he comes from.
 pub(crate) fn is_alive(pid: u32, start: u64) -> bool {
+    if moves() != 0 {
+        return true;
+    }
     if !is_there(pid) {
         return false;
     }

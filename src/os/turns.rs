@@ -42,6 +42,11 @@ impl<'m> Turns<'m> {
         Turns { lock: RobustLock::in_head(map, lock), syncs: map.half_in_head(syncs) }
     }
 
+    /// As [`RobustLock::opened_after`].
+    pub(crate) fn opened_after(self, moves: u32) -> Turns<'m> {
+        Turns { lock: self.lock.opened_after(moves), ..self }
+    }
+
     /// Makes the lock; nobody may use it at the same time.
     pub(crate) fn init(&self) -> Result<()> {
         self.lock.init()
