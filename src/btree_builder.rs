@@ -173,8 +173,11 @@ impl BTreeBuilder {
         OpenOptions::new().btree(&self.published(Named::publish)?)
     }
 
-    /// The same where nothing is to be replaced.
-    pub(crate) fn finish_new(self) -> Result<BTree> {
+    /// The same where nothing is to be replaced: a store that somebody else makes there at the same moment stays.
+    ///
+    /// # Errors
+    /// There is something at the path; or as [`BTreeBuilder::finish`].
+    pub fn finish_new(self) -> Result<BTree> {
         OpenOptions::new().btree(&self.published(Named::publish_new)?)
     }
 

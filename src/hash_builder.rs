@@ -114,8 +114,11 @@ impl HashBuilder {
         OpenOptions::new().hash(&self.published(Named::publish)?)
     }
 
-    /// The same where nothing is to be replaced.
-    pub(crate) fn finish_new(self) -> Result<Hash> {
+    /// The same where nothing is to be replaced: a store that somebody else makes there at the same moment stays.
+    ///
+    /// # Errors
+    /// There is something at the path; or as [`HashBuilder::finish`].
+    pub fn finish_new(self) -> Result<Hash> {
         OpenOptions::new().hash(&self.published(Named::publish_new)?)
     }
 

@@ -294,3 +294,44 @@ fn a_child_that_is_forked_during_the_first_opening_opens_a_store() {
         assert_eq!(child.wait(), Status::Exited(0));
     });
 }
+
+/// Whoever was second took the place of the first, also where there had been nothing when both began.
+#[test]
+fn what_is_to_replace_nothing_replaces_nothing() {
+    use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
+    type Finish<'f> = Box<dyn FnOnce() -> credenza::Result<()> + 'f>;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("store");
+    let mut begun: Vec<(&str, Finish<'_>)> = Vec::new();
+    macro_rules! begin {
+        ($builder:ty) => {{
+            let mut builder = <$builder>::create(&path).unwrap();
+            builder.add(b"key", stringify!($builder).as_bytes()).unwrap();
+            begun.push((stringify!($builder), Box::new(|| builder.finish_new().map(drop))));
+        }};
+    }
+    begin!(Builder);
+    begin!(HashBuilder);
+    begin!(BTreeBuilder);
+    begin!(CdbWriter);
+    begin!(Cdb64Writer);
+    begin!(McdbWriter);
+    while !begun.is_empty() {
+        let (first, finish) = begun.remove(0);
+        finish().unwrap();
+        let found = || credenza::open(&path).unwrap().get(b"key").unwrap().unwrap().into_owned();
+        assert_eq!(found(), first.as_bytes());
+        if let Some((second, finish)) = begun.pop() {
+            let error = finish().expect_err(second).to_string();
+            assert!(error.contains("there is a file already"), "{second}: {error}");
+            assert_eq!(found(), first.as_bytes(), "{second}");
+        }
+        for entry in std::fs::read_dir(dir.path()).unwrap() {
+            let name = entry.unwrap().file_name();
+            if name == "store" || name == "store-index" {
+                std::fs::remove_file(dir.path().join(name)).unwrap();
+            }
+        }
+    }
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}

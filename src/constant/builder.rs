@@ -290,13 +290,25 @@ impl Builder {
     ///
     /// # Errors
     /// The disk is full or failed: nothing has been published, the old file is untouched.
-    pub fn finish(mut self) -> Result<Stats> {
+    pub fn finish(self) -> Result<Stats> {
+        self.finish_by(Staged::publish)
+    }
+
+    /// The same where nothing is to be replaced: a store that somebody else makes there at the same moment stays.
+    ///
+    /// # Errors
+    /// There is something at the path; or as [`Builder::finish`].
+    pub fn finish_new(self) -> Result<Stats> {
+        self.finish_by(Staged::publish_new)
+    }
+
+    fn finish_by(mut self, publish: fn(Staged) -> Result<()>) -> Result<Stats> {
         self.check_failed()?;
         let (header, mut fill) = self.write().map_err(|e| self.named(e))?;
         fill.pad(self.padding);
         self.report(Phase::Publishing, self.totals.records);
         if let Some((staged, _)) = self.staged.take() {
-            Building::publishing(&mut self.recording, || staged.publish())?;
+            Building::publishing(&mut self.recording, || publish(staged))?;
         }
         Ok(Stats::new(&header, &fill))
     }

@@ -13,6 +13,9 @@ use std::path::{Path, PathBuf};
 /// Bytes gathered before they are written.
 const BUFFER_BYTES: usize = 1 << 20;
 
+/// How a finished file gets its name.
+type Publish = fn(Staged) -> Result<()>;
+
 /// Writes a foreign file: [`CdbWriter`](super::CdbWriter), [`Cdb64Writer`](super::Cdb64Writer) or
 /// [`McdbWriter`](super::McdbWriter). Nothing is visible at the path until [`Writer::finish`];
 /// dropped before, it leaves nothing.
@@ -89,19 +92,28 @@ impl<F: Format> Writer<F> {
     /// # Errors
     /// The disk is full or failed: the old file, if there is one, is untouched.
     pub fn finish(mut self) -> Result<()> {
-        self.pad()?;
-        let format = F::of_data_end(self.output.position());
-        self.finish_as(format)
+        let format = self.pad()?;
+        self.finish_as(format, Staged::publish)
     }
 
-    /// Pads the records with 0xFF up to where the first table may begin.
-    fn pad(&mut self) -> Result<()> {
+    /// The same where nothing is to be replaced: a file that somebody else makes there at the same moment stays.
+    ///
+    /// # Errors
+    /// There is something at the path; or as [`Writer::finish`].
+    pub fn finish_new(mut self) -> Result<()> {
+        let format = self.pad()?;
+        self.finish_as(format, Staged::publish_new)
+    }
+
+    /// Pads the records with 0xFF up to where the first table may begin; the format of a file whose records end there.
+    fn pad(&mut self) -> Result<F> {
         let end = self.output.position();
         let padding = end.next_multiple_of(F::ALIGN) - end;
-        (0..padding).try_for_each(|_| self.output.write(&[0xff]))
+        (0..padding).try_for_each(|_| self.output.write(&[0xff]))?;
+        Ok(F::of_data_end(self.output.position()))
     }
 
-    fn finish_as(mut self, format: F) -> Result<()> {
+    fn finish_as(mut self, format: F, publish: Publish) -> Result<()> {
         let mut header = Vec::with_capacity(F::HEADER_BYTES);
         for slots in std::mem::take(&mut self.slots) {
             let at = self.output.position();
@@ -113,7 +125,7 @@ impl<F: Format> Writer<F> {
             }
         }
         let Writer { output, mut recording, .. } = self;
-        Building::publishing(&mut recording, || output.publish(&header))
+        Building::publishing(&mut recording, || output.publish(&header, publish))
     }
 }
 
@@ -219,10 +231,10 @@ impl Output {
         done.map_err(|e| Error::io("write", e).at(&self.path))
     }
 
-    fn publish(mut self, header: &[u8]) -> Result<()> {
+    fn publish(mut self, header: &[u8], publish: Publish) -> Result<()> {
         self.flush()?;
         self.write_at(header, 0)?;
-        self.staged.publish()
+        publish(self.staged)
     }
 }
 

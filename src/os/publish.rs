@@ -110,10 +110,23 @@ impl Staged {
     /// The disk is full or failed, or the folder may not be written: the old file is untouched. If only the new name
     /// could not be made durable, the new one is there, and a power cut may bring the old one back. Or the target is by
     /// now a store that somebody has open, as for [`Staged::create`].
-    pub fn publish(mut self) -> Result<()> {
+    pub fn publish(self) -> Result<()> {
+        refuse_open(&self.target.now())?;
+        self.publish_as(false)
+    }
+
+    /// The same where there is nothing at the target: whatever somebody else puts there at the same moment stays.
+    ///
+    /// # Errors
+    /// Meanwhile there is something; or as [`Staged::publish`].
+    pub fn publish_new(self) -> Result<()> {
+        refuse_old(&self.target.now())?;
+        self.publish_as(true)
+    }
+
+    fn publish_as(mut self, is_new: bool) -> Result<()> {
         // Not by the path as it was given: the folder may have another name by now.
         let target = self.target.now();
-        refuse_open(&target)?;
         keep_mode(&self.file, &target)?;
         if let Err(e) = self.file.sync_data() {
             return Err(Error::io("make durable", e).at(&target));
@@ -122,7 +135,12 @@ impl Staged {
             Some(place) => place.now(),
             None => link_unnamed(&self.file, &target)?,
         };
-        replace(&temporary, &target)
+        if !is_new {
+            return replace(&temporary, &target);
+        }
+        let named = name_new(&temporary, &target);
+        named.inspect_err(|_| drop(std::fs::remove_file(&temporary)))?;
+        sync_folder_of(&target)
     }
 }
 

@@ -92,9 +92,8 @@ impl Filter {
         Ok(self.target.add(key, value)?)
     }
 
-    /// Makes the store visible, if `check` finds nothing against it right before; returns how many records
-    /// it has.
-    pub fn finish(mut self, bar: &Bar, check: impl FnOnce() -> Result<()>) -> Result<u64> {
+    /// Has `publish` make the store visible when all records are in it; returns how many records it has.
+    pub fn finish(mut self, bar: &Bar, publish: impl FnOnce(Target) -> Result<()>) -> Result<u64> {
         let (spool, last) = match self.how {
             How::Last(spool, last) => (Some(spool), Some(last)),
             How::Error(_, spool) => (spool, None),
@@ -111,8 +110,7 @@ impl Filter {
             })?;
         }
         let replaced = self.target.replaced()?;
-        check()?;
-        self.target.finish(bar)?;
+        publish(self.target)?;
         Ok(self.count - replaced)
     }
 }

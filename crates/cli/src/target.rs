@@ -134,6 +134,19 @@ impl Target {
             Target::Mcdb(writer) => writer.finish().map(drop),
         }
     }
+
+    /// The same for a store that is new: what somebody else makes there at the same moment stays, and is an error.
+    pub fn finish_new(self, bar: &Bar) -> Result<()> {
+        match self {
+            Target::Constant(builder) => builder.finish_new().map(drop),
+            Target::Hash(builder) => builder.finish_new().map(drop),
+            Target::BTree(builder) => builder.finish_new().map(drop),
+            Target::Existing(additions) => additions.finish(bar),
+            Target::Cdb(writer) => writer.finish_new(),
+            Target::Cdb64(writer) => writer.finish_new(),
+            Target::Mcdb(writer) => writer.finish_new(),
+        }
+    }
 }
 
 /// A btree store in the making.

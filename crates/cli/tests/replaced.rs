@@ -323,6 +323,67 @@ fn load_does_not_replace_a_store_that_was_made_while_it_read() {
     is_there(&store);
 }
 
+/// A load that waits for its input, of a kind of store that is not there yet.
+fn load_that_reads(store: &str, kind: &str) -> Child {
+    use std::io::Write;
+    let mut load = std::process::Command::new(program())
+        .args(["load", store, "--from", "tsv", "--to", kind, "-q"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    // More than a pipe holds: when it is written, the command reads.
+    let text = format!("a\t{}\n", "1".repeat(1 << 10)).repeat(1 << 7);
+    load.stdin.as_mut().expect("its input").write_all(text.as_bytes()).expect("it reads");
+    load
+}
+
+/// Of what never changes it took the place, though there had been nothing when it began.
+#[test]
+fn load_replaces_nothing_that_was_not_there_when_it_began() {
+    for kind in ALL_KINDS {
+        let folder = Folder::new();
+        let store = folder.path("store");
+        let mut load = load_that_reads(&store, kind);
+        run_with(&["load", &store, "--from", "tsv"], b"bob\t1001\n").expect(0);
+        drop(load.stdin.take());
+        let ended = load.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(111), "{kind}: {err}");
+        assert!(err.contains("there is a file already"), "{kind}: {err}");
+        is_there(&store);
+        assert_eq!(folder.names(), ["store"], "{kind}");
+        // What was there is replaced, or refused, as before.
+        run_with(&["load", &store, "--from", "tsv", "--to", "cdb"], b"bob\t1001\n").expect(0);
+        is_there(&store);
+    }
+}
+
+/// Both said that all was well, and one's records were gone: each looked before the other had put its store there.
+#[test]
+fn of_loads_that_make_one_store_at_once_none_is_lost() {
+    use std::io::Write;
+    for kind in ["hash", "btree"] {
+        for _ in 0..20 {
+            let folder = Folder::new();
+            let store = folder.path("store");
+            let mut loads = ["b", "c"].map(|key| (key, load_that_reads(&store, kind)));
+            for (key, load) in &mut loads {
+                let mut stdin = load.stdin.take().expect("its input");
+                stdin.write_all(format!("{key}\t1\n").as_bytes()).expect("it reads");
+            }
+            let done = loads.map(|(key, load)| {
+                let ended = load.wait_with_output().expect("it ends");
+                (key, ended.status.success())
+            });
+            assert!(done.iter().any(|(_, is_done)| *is_done));
+            for (key, _) in done.iter().filter(|(_, is_done)| *is_done) {
+                run(&["get", &store, key]).expect(0);
+            }
+        }
+    }
+}
+
 /// Who only reads loses nothing, and may keep a copy open for months.
 #[test]
 fn a_store_that_is_open_only_for_reading_is_replaced() {

@@ -21,8 +21,8 @@ use std::sync::Arc;
 /// The format of each input is recognised from its first bytes and its name, or named with --from: what is
 /// packed, or has bytes that are zero where it begins, is taken for TSV or lines only if --from says so. The store appears, or replaces the old one, only after the last line was read and found right:
 /// after an error, a full disk or a kill the old store is untouched and nothing else is left. A file
-/// that is no store is not replaced. A new store is on the disk when the command ends, whatever
-/// --durability says.
+/// that is no store is not replaced, nor is what appears meanwhile where nothing was when the command
+/// began. A new store is on the disk when the command ends, whatever --durability says.
 ///
 /// A hash or btree store that is there is not replaced: the records are added to it, and take the
 /// place of those with the same keys. Into a btree store they go in one transaction, all of them or
@@ -101,6 +101,8 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
         return add(args, kind, quiet);
     }
     check_old(&args.store)?;
+    // What leads nowhere yet is made where it leads to.
+    let is_new = std::fs::metadata(&args.store).is_err();
     let policy = policy(args.duplicates, kind.is_changing())?;
     if args.table.name().is_some() {
         let what = "--table is for a btree store that is there: 'credenza create --engine btree' and \
@@ -110,9 +112,12 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let filter = Filter::new(policy, target, &args.store);
-    // Once more when all is read: somebody may have made a store there meanwhile.
-    let check = || check_old(&args.store);
-    let (read, records) = fill(args, filter, check, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
+    let publish = |target: Target| {
+        // Once more when all is read: somebody may have made a store there meanwhile.
+        check_old(&args.store)?;
+        if is_new { target.finish_new(&bar) } else { target.finish(&bar) }
+    };
+    let (read, records) = fill(args, filter, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     drop(bar);
     summary(&args.store, read, records, args.json, quiet)?;
     Ok(Status::Done)
@@ -153,7 +158,8 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::existing(&store, &args.build, input::may_wait(&args.inputs), &bar)?;
     let filter = Filter::new(policy, target, &args.store);
-    let (read, added) = fill(args, filter, || Ok(()), &bar, quiet, |key| store.key_of(key))?;
+    let publish = |target: Target| target.finish(&bar);
+    let (read, added) = fill(args, filter, publish, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
@@ -166,12 +172,12 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// Reads the input into what is behind `filter`, with the keys that its own stand for, and makes that visible
-/// after a last `check`; returns how many records were read, and how many it took.
+/// Reads the input into what is behind `filter`, with the keys that its own stand for, and has `publish` make that
+/// visible; returns how many records were read, and how many it took.
 fn fill(
     args: &Load,
     mut filter: Filter,
-    check: impl FnOnce() -> Result<()>,
+    publish: impl FnOnce(Target) -> Result<()>,
     bar: &Bar,
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
@@ -180,7 +186,7 @@ fn fill(
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
         filter.add(&key_of(key).map_err(Refusal::Record)?, key, value)
     })?;
-    let records = filter.finish(bar, check).map_err(|e| e.at(&args.store))?;
+    let records = filter.finish(bar, publish).map_err(|e| e.at(&args.store))?;
     Ok((read, records))
 }
 
