@@ -79,6 +79,12 @@ impl Input {
         let counted = Counted { inner: Cursor::new(start).chain(self.reader), done: done.clone() };
         Ok(Records { reader: credenza_formats::reader(format, counted), name: self.name })
     }
+
+    /// The records whose values are its lines, and whose keys are empty.
+    fn into_values(self, done: &Arc<AtomicU64>) -> Records {
+        let counted = Counted { inner: self.reader, done: done.clone() };
+        Records { reader: credenza_formats::reader_of_values(counted), name: self.name }
+    }
 }
 
 fn guess(start: &[u8], name: &Path) -> Result<Format> {
@@ -179,13 +185,29 @@ pub fn each_of_databases(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
+    f: impl FnMut(&Records, Option<(&[u8], &[u8])>) -> Result<(), Refusal>,
+) -> Result<u64> {
+    each_read(paths, bar, |input, done| input.into_records(format, done), f)
+}
+
+/// Calls `f` with every line of standard input, as a value.
+pub fn each_value(bar: &Bar, mut f: impl FnMut(&[u8]) -> Result<()>) -> Result<u64> {
+    let from = [PathBuf::from("-")];
+    let read = |input: Input, done: &Arc<AtomicU64>| Ok(input.into_values(done));
+    each_read(&from, bar, read, |_, record| record.map_or(Ok(()), |(_, value)| Ok(f(value)?)))
+}
+
+fn each_read(
+    paths: &[PathBuf],
+    bar: &Bar,
+    read: impl Fn(Input, &Arc<AtomicU64>) -> Result<Records>,
     mut f: impl FnMut(&Records, Option<(&[u8], &[u8])>) -> Result<(), Refusal>,
 ) -> Result<u64> {
     bar.begin("reading", Unit::Bytes, total_bytes(paths));
     let done = Arc::new(AtomicU64::new(0));
     let (mut key, mut value, mut count) = (Vec::new(), Vec::new(), 0u64);
     for path in paths {
-        let mut records = Input::open(path)?.into_records(format, &done)?;
+        let mut records = read(Input::open(path)?, &done)?;
         while records.next(&mut key, &mut value)? {
             f(&records, Some((&key, &value))).map_err(|e| records.refused(e))?;
             count += 1;

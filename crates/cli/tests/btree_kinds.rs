@@ -345,6 +345,18 @@ fn records_are_appended_under_the_next_number() {
     assert_eq!(dumped, text);
 }
 
+/// Each was taken for a key, which may not be so long.
+#[test]
+fn a_line_that_is_appended_may_be_as_long_as_values_are() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let long = "x".repeat(70_000);
+    let args = ["put", &store, "--table", "log", "--append", "--from", "lines", "-q"];
+    run_with(&args, format!("{long}\n\nshort").as_bytes()).expect(0);
+    let dumped = run(&["dump", &store, "--table", "log", "--to", "tsv"]).expect(0).text();
+    assert_eq!(dumped, format!("1\t{long}\n2\t\n3\tshort\n"));
+}
+
 /// Nothing is appended by a command that cannot do all of it, nor by one that says something else.
 #[test]
 fn appending_is_refused_where_it_cannot_be() {

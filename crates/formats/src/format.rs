@@ -141,7 +141,7 @@ impl Format {
             Format::CdbText => Box::new(cdb::CdbText),
             Format::Tsv => Box::new(tsv::Tsv),
             Format::Map => Box::new(map::Map),
-            Format::Lines => Box::new(lines::Lines),
+            Format::Lines => Box::new(lines::Lines { are_values: false }),
             Format::DbDump => Box::new(db_dump::DbDump::new(db_dump::Flavour::Hex)),
             Format::DbDumpPrint => Box::new(db_dump::DbDump::new(db_dump::Flavour::Print)),
             Format::TdbDump => Box::new(tdb::TdbDump),

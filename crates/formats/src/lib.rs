@@ -132,10 +132,19 @@ pub enum Repeats {
 
 /// Reads records of `format` from `input`.
 pub fn reader(format: Format, input: impl BufRead + 'static) -> Reader {
+    reader_by(format, format.codec(), input)
+}
+
+/// Reads [`Format::Lines`] from `input` where every line is a value, as long as values may be; the keys are empty.
+pub fn reader_of_values(input: impl BufRead + 'static) -> Reader {
+    reader_by(Format::Lines, Box::new(lines::Lines { are_values: true }), input)
+}
+
+fn reader_by(format: Format, codec: Box<dyn Codec>, input: impl BufRead + 'static) -> Reader {
     let input: Box<dyn BufRead> =
         if format.may_be_marked() { Box::new(Unmarked::new(input)) } else { Box::new(input) };
     let input = Input::new(format.name(), input);
-    Reader { input, codec: format.codec(), state: State::Reading }
+    Reader { input, codec, state: State::Reading }
 }
 
 /// The records of a text, one after the other.

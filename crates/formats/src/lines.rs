@@ -1,16 +1,20 @@
-//! Every line is a key with an empty value; an empty line is the empty key.
+//! Every line is a key with an empty value; an empty line is the empty key. Or, for whoever numbers them, a value.
 
-use crate::input::{Input, KEY};
+use crate::input::{Input, KEY, VALUE};
 use crate::{Codec, Output};
 use credenza::Result;
 use memchr::memchr;
 use std::io::{self, Write};
 
-pub(crate) struct Lines;
+pub(crate) struct Lines {
+    /// Whether what is read are the values of records without keys.
+    pub are_values: bool,
+}
 
 impl Codec for Lines {
-    fn read(&mut self, input: &mut Input, key: &mut Vec<u8>, _value: &mut Vec<u8>) -> Result<bool> {
-        Ok(input.line(key, KEY)? || !key.is_empty())
+    fn read(&mut self, input: &mut Input, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
+        let (line, field) = if self.are_values { (value, VALUE) } else { (key, KEY) };
+        Ok(input.line(line, field)? || !line.is_empty())
     }
 
     fn refusal(&self, key: &[u8], value: &[u8]) -> Option<&'static str> {

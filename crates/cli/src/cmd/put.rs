@@ -183,7 +183,7 @@ fn append(args: &Put, store: &Changing, quiet: bool) -> Result<Option<(u64, u64)
         Some(value) => take(&value, b""),
         None => {
             input::hint_if_typed(&from, quiet);
-            input::each_record(&from, args.from, &bar, take).map(drop)
+            input::each_value(&bar, |value| take(value, b"")).map(drop)
         }
     };
     store.append(may_wait, &bar, read, note)?;
