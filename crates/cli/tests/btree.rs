@@ -222,9 +222,14 @@ fn tables_are_made_listed_renamed_and_deleted() {
     assert_eq!(run(&["get", &store, "staff", "--table", "teams"]).expect(0).text(), "50");
     let got = run(&["table", "rename", &store, "groups", "x"]).expect(100);
     assert!(got.err.contains("no table \"groups\""), "{}", got.err);
+    // There is one of the new name.
+    let got = run(&["table", "rename", &store, "teams", "teams"]).expect(111);
+    assert!(got.err.contains("there is a table \"teams\" already"), "{}", got.err);
+    run(&["table", "rename", &store, "none", "none"]).expect(100);
     run(&["table", "delete", &store, "teams", "groups"]).expect(100);
     assert_eq!(run(&["table", "list", &store]).expect(0).text(), "1\t\n0\tempty\n2\tteams\n");
-    run(&["table", "delete", &store, "teams", "empty"]).expect(0);
+    // Whoever is named twice is there once.
+    run(&["table", "delete", &store, "teams", "empty", "teams"]).expect(0);
     assert_eq!(run(&["table", "list", &store]).expect(0).text(), "1\t\n");
     run(&["verify", &store]).expect(0);
     let hash = folder.store("hash", &plain_records(1));

@@ -11,6 +11,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use credenza::btree::{BTree, Duplicates, KeyType, TableOptions, Transaction};
 use credenza::{Error, Result, Store};
 use indicatif::HumanCount;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 /// List, make, rename and delete the tables of a btree store.
@@ -198,11 +199,15 @@ pub fn run(args: &Table) -> Result<Status> {
         }
         Action::Rename(args) => change(&args.store, args.write, |transaction| {
             let is_done = transaction.rename_table(&args.from, &args.to)?;
+            if is_done && args.from == args.to {
+                return Err(Error::invalid(format!("there is a table {:?} already", args.to)));
+            }
             Ok(found(is_done, &args.from, &args.store))
         }),
         Action::Delete(Delete { names, write }) => change(&names.store, *write, |transaction| {
             let mut is_done = true;
-            for name in &names.names {
+            // One that is named twice is gone the second time.
+            for name in names.names.iter().collect::<BTreeSet<_>>() {
                 is_done &= found(transaction.delete_table(name)?, name, &names.store);
             }
             Ok(is_done)
