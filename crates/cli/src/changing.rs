@@ -88,14 +88,9 @@ impl Changing {
         mut done: impl FnMut(&[u8], bool) -> Result<()>,
     ) -> Result<()> {
         match self {
-            Changing::Hash(store) => read(&mut |key, _| {
-                let was_there = match for_others(|| store.remove(key)) {
-                    // A key that no store can have is in none.
-                    Err(e) if matches!(e.kind(), ErrorKind::TooLarge { .. }) => false,
-                    removed => removed?,
-                };
-                done(key, was_there)
-            }),
+            Changing::Hash(store) => {
+                read(&mut |key, _| done(key, was_there(for_others(|| store.remove(key)))?))
+            }
             Changing::BTree(table) => change_all(table, may_wait, bar, read, |table, key, _| {
                 done(key, table.remove(key)?)
             }),
@@ -201,6 +196,14 @@ fn change_all(
     }
     let spool = Spool::of(table.store.path().unwrap_or(Path::new(".")), read)?;
     table.change(|table| spool.drain(bar, |_, key, value| change(table, key, value)))
+}
+
+/// Whether a key was in a hash store that was to be removed: one that no store can have is in none.
+pub fn was_there(removed: Result<bool>) -> Result<bool> {
+    match removed {
+        Err(e) if matches!(e.kind(), ErrorKind::TooLarge { .. }) => Ok(false),
+        removed => removed,
+    }
 }
 
 /// The error for a store without tables whose records are numbered.

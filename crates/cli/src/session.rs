@@ -1,7 +1,7 @@
 //! What the shell's commands do, on whichever engine: at once, or collected in a transaction.
 
 use crate::any_table::Records;
-use crate::changing::{Changing, no_numbers};
+use crate::changing::{Changing, no_numbers, was_there};
 use crate::output::escaped;
 use crate::table::TableOf;
 use crate::waiting::for_others;
@@ -72,10 +72,12 @@ impl<'s> Session<'s> {
         match self {
             Session::Hash(_, Some(transaction)) => {
                 let was_there = transaction.get(key)?.is_some();
-                transaction.remove(key)?;
+                if was_there {
+                    transaction.remove(key)?;
+                }
                 Ok(was_there)
             }
-            Session::Hash(store, None) => store.remove(key),
+            Session::Hash(store, None) => was_there(store.remove(key)),
             Session::BTree(table, Some(transaction)) => {
                 table.within(transaction, |table| table.remove(key))
             }

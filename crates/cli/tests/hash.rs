@@ -478,6 +478,19 @@ fn the_shell_does_as_it_is_told() {
     assert!(shell("stat\nhelp\n").expect(0).text().contains("live bytes"));
 }
 
+/// A removal of such a key, within a transaction or not, ended the shell.
+#[test]
+fn a_key_that_no_store_can_have_is_not_found_by_the_shell() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("bob", "1001")]);
+    let long = "x".repeat(70_000);
+    let both = format!("get {long}\ndelete {long} bob\n");
+    let script = format!("{both}put bob 1\nbegin\n{both}put eve 2\ncommit\nlen\n");
+    let got = run_with(&["shell", &store], script.as_bytes()).expect(100);
+    assert_eq!(got.text(), "1\n");
+    assert_eq!(got.err.matches("not found: xxx").count(), 4);
+}
+
 #[test]
 fn a_script_ends_at_its_first_error() {
     let folder = Folder::new();
