@@ -2,10 +2,10 @@
 
 use crate::progress::Bar;
 use crate::spool::Spool;
-use crate::table::TableOf;
+use crate::table::{TableOf, check_value};
 use crate::target::no_budget;
 use crate::waiting::for_others;
-use credenza::btree::BTree;
+use credenza::btree::{BTree, TableOptions};
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
 use std::path::Path;
@@ -13,8 +13,16 @@ use std::path::Path;
 /// Records on their way into a store that is there.
 pub enum Additions {
     Hash(Batches),
-    /// And those that wait until all are there, for what store.
-    BTree(BTreeLoad, Option<(Spool, BTree)>),
+    BTree(Box<Additional>),
+}
+
+/// Records on their way into a table.
+pub struct Additional {
+    load: BTreeLoad,
+    /// What the table is.
+    options: TableOptions,
+    /// Those that wait until all are there, and for what store.
+    spool: Option<(Spool, BTree)>,
 }
 
 impl Additions {
@@ -32,14 +40,15 @@ impl Additions {
         }
         let mut load = BTreeLoad::begin(&table.store, table.name.as_deref());
         load.check_kind(table.options.clone())?;
-        Ok(Additions::BTree(load, spool))
+        let options = table.options.clone();
+        Ok(Additions::BTree(Box::new(Additional { load, options, spool })))
     }
 
     /// Memory for records that wait to be sorted.
     pub fn memory_budget(&mut self, bytes: u64) -> Result<()> {
         match self {
             Additions::Hash(_) => Err(no_budget()),
-            Additions::BTree(load, _) => load.memory_budget(bytes),
+            Additions::BTree(into) => into.load.memory_budget(bytes),
         }
     }
 
@@ -47,7 +56,7 @@ impl Additions {
     pub fn progress(&mut self, f: impl Fn(u64, u64) + Send + Sync + 'static) -> Result<()> {
         match self {
             Additions::Hash(_) => Ok(()),
-            Additions::BTree(load, _) => load.progress(f),
+            Additions::BTree(into) => into.load.progress(f),
         }
     }
 
@@ -55,8 +64,14 @@ impl Additions {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.add(key, value),
-            Additions::BTree(load, None) => load.add(key, value),
-            Additions::BTree(_, Some((spool, _))) => spool.add(key, value).map(drop),
+            Additions::BTree(into) => {
+                let Additional { load, options, spool } = &mut **into;
+                check_value(options, value)?;
+                match spool {
+                    None => load.add(key, value),
+                    Some((spool, _)) => spool.add(key, value).map(drop),
+                }
+            }
         }
     }
 
@@ -64,10 +79,12 @@ impl Additions {
     pub fn finish(self, bar: &Bar) -> Result<()> {
         match self {
             Additions::Hash(batches) => batches.finish(),
-            Additions::BTree(load, None) => load.finish(),
-            Additions::BTree(mut load, Some((spool, store))) => {
-                wait_for_turn(&store)?;
-                spool.drain(bar, |_, key, value| load.add(key, value))?;
+            Additions::BTree(into) => {
+                let Additional { mut load, spool, .. } = *into;
+                if let Some((spool, store)) = spool {
+                    wait_for_turn(&store)?;
+                    spool.drain(bar, |_, key, value| load.add(key, value))?;
+                }
                 load.finish()
             }
         }
@@ -110,6 +127,10 @@ impl Batches {
         let bytes = key.len() + value.len() + Self::HEAD;
         if self.bytes > 0 && self.bytes + bytes > self.most {
             self.write()?;
+        }
+        if bytes > self.most {
+            // Alone, so that an error is about this record.
+            return for_others(|| self.store.insert(key, value));
         }
         self.batch.insert(key, value);
         self.bytes += bytes;

@@ -5,6 +5,7 @@ use crate::cmd::convert::several_values;
 use crate::input::{self, Refusal};
 use crate::output::counted;
 use crate::progress::Bar;
+use crate::table::check_value;
 use crate::target::Kind;
 use credenza::btree::{Duplicates, KeyType, TableOptions};
 use credenza::{BTreeBuilder, Error, ErrorKind, Result};
@@ -22,7 +23,7 @@ pub fn into_tables(
     builder: BTreeBuilder,
     bar: &Bar,
 ) -> Result<u64> {
-    let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes };
+    let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes, options: TableOptions::new() };
     let paths = path.to_owned();
     let count =
         input::each_of_databases(slice::from_ref(&paths), format, bar, |records, record| {
@@ -39,6 +40,8 @@ struct Tables {
     /// How many of the databases have been begun.
     begun: usize,
     keys: Keys,
+    /// What the table is that has been begun last.
+    options: TableOptions,
 }
 
 /// What the keys in the text are.
@@ -63,7 +66,7 @@ impl Tables {
         while let Some(database) = all.get(self.begun) {
             self.begun += 1;
             let key = key.filter(|_| self.begun == all.len());
-            self.keys = Keys::Bytes;
+            (self.keys, self.options) = (Keys::Bytes, TableOptions::new());
             self.check_replaced(source)?;
             let Some(name) = &database.name else {
                 self.builder.begin_main()?;
@@ -75,9 +78,8 @@ impl Tables {
                     "the name '{name}' of a database is not UTF-8"
                 )))
             })?;
-            let options;
-            (self.keys, options) = kind_of(database, key);
-            let begun = self.builder.begin_table_with(name, &options);
+            (self.keys, self.options) = kind_of(database, key);
+            let begun = self.builder.begin_table_with(name, &self.options);
             begun.map_err(|e| match e.kind() {
                 // The name is none for a table: its place helps.
                 ErrorKind::Invalid(_) | ErrorKind::TooLarge { .. } => Refusal::Record(e),
@@ -101,6 +103,7 @@ impl Tables {
                 ))));
             }
         };
+        check_value(&self.options, value)?;
         Ok(self.builder.add(&key, value)?)
     }
 

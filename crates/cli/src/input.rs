@@ -1,7 +1,7 @@
 //! Text input: files and standard input, their formats guessed where they are not named.
 
 use crate::progress::{Bar, Unit};
-use credenza::{Error, Result};
+use credenza::{Error, ErrorKind, Result};
 use credenza_formats::{Compression, Database, Format, Reader};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
@@ -120,9 +120,26 @@ pub enum Refusal {
     Other(Error),
 }
 
+impl Refusal {
+    /// The same, naming this file if it is about none yet.
+    #[must_use]
+    pub fn at(self, path: &Path) -> Refusal {
+        match self {
+            Refusal::Other(error) => Refusal::Other(error.at(path)),
+            of_record => of_record,
+        }
+    }
+}
+
 impl From<Error> for Refusal {
     fn from(error: Error) -> Refusal {
-        Refusal::Other(error)
+        match error.kind() {
+            // Of a batch, or of a file, it may be any record that is too much.
+            ErrorKind::TooLarge { what: "key" | "value" | "sorted value" | "record", .. } => {
+                Refusal::Record(error)
+            }
+            _ => Refusal::Other(error),
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use crate::any_table::{self, AnyTable, AnyTableMut};
 use crate::args::TableArgs;
 use crate::waiting::for_others;
 use credenza::btree::{BTree, Duplicates, Snapshot, TableOptions, Transaction};
-use credenza::{Bytes, Error, Freeze, Get, Result, Scan};
+use credenza::{Bytes, Error, ErrorKind, Freeze, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::Path;
 use std::time::Duration;
@@ -140,6 +140,17 @@ impl TableOf {
     fn missing(&self) -> Error {
         self.named(no_table(self.name.as_deref().unwrap_or_default()))
     }
+}
+
+/// An error if a value is longer than those may be that a table keeps sorted. A load finds that out when it has
+/// taken others: here it is known which record it is.
+pub fn check_value(options: &TableOptions, value: &[u8]) -> Result<()> {
+    const LONGEST: usize = 64 << 10;
+    if options.has_duplicates() != Duplicates::Sorted || value.len() <= LONGEST {
+        return Ok(());
+    }
+    let (what, size, limit) = ("sorted value", value.len() as u64, LONGEST as u64);
+    Err(Error::new(ErrorKind::TooLarge { what, size, limit }))
 }
 
 /// There is no table of this name.

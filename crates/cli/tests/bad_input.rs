@@ -37,6 +37,46 @@ fn malformed_text_names_its_place_and_changes_nothing() {
     }
 }
 
+/// What the target refuses for its size was said without a place.
+#[test]
+fn a_record_that_is_too_large_for_the_store_is_placed() {
+    let folder = Folder::new();
+    let (cache, tables) = (folder.path("cache"), folder.path("tables"));
+    run(&["create", &cache, "--limit", "64K"]).expect(0);
+    run(&["create", &tables, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &tables, "s", "--duplicates", "sorted"]).expect(0);
+    let long = "x".repeat(70_000);
+    let text = format!("a\t1\nbig\t{long}\nc\t3\n");
+    let file = folder.file("text.tsv", &text);
+    let sorted = ["--table", "s"];
+    for (args, what) in [
+        (&["load", &cache, "--from", "tsv"][..], "a record of 70"),
+        (&["load", &cache, &file], "a record of 70"),
+        (&["put", &cache, "--from", "tsv"], "a record of 70"),
+        (&[&["load", &tables, "--from", "tsv"], &sorted[..]].concat(), "a sorted value of 70000"),
+        (&[&["load", &tables, &file], &sorted[..]].concat(), "a sorted value of 70000"),
+        (&[&["put", &tables, "--from", "tsv"], &sorted[..]].concat(), "a sorted value of 70000"),
+    ] {
+        let got = run_with(args, text.as_bytes()).expect(111);
+        for part in ["line 2, column 1: ", what, "over the limit"] {
+            assert!(got.err.contains(part), "{args:?}: {part}: {}", got.err);
+        }
+    }
+    let dump = format!(
+        "VERSION=3\nformat=print\ndatabase=s\ntype=btree\nduplicates=1\ndupsort=1\nHEADER=END\n a\n 1\n b\n {long}\n\
+         DATA=END\n"
+    );
+    let got = run_with(&["convert", "-", &folder.path("new"), "--to", "btree"], dump.as_bytes());
+    let err = got.expect(111).err;
+    assert!(
+        err.contains("line 10, column 1: ") && err.contains("a sorted value of 70000"),
+        "{err}"
+    );
+    // Before it all is there, and behind it nothing.
+    assert_eq!(run(&["dump", &cache, "--to", "tsv"]).expect(0).text(), "a\t1\n");
+    assert_eq!(run(&["dump", &tables, "--table", "s", "--to", "tsv"]).expect(0).text(), "");
+}
+
 #[test]
 fn cut_and_flipped_text_never_replaces_the_store_silently() {
     let folder = Folder::new();

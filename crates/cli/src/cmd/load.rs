@@ -184,7 +184,8 @@ fn fill(
 ) -> Result<(u64, u64)> {
     input::hint_if_typed(&args.inputs, quiet);
     let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
-        filter.add(&key_of(key).map_err(Refusal::Record)?, key, value)
+        let stored = key_of(key).map_err(Refusal::Record)?;
+        filter.add(&stored, key, value).map_err(|why| why.at(&args.store))
     })?;
     let records = filter.finish(bar, publish).map_err(|e| e.at(&args.store))?;
     Ok((read, records))

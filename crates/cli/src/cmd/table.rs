@@ -85,8 +85,8 @@ struct Create {
     #[arg(long, value_name = "TYPE", value_parser = key_types())]
     keys: Option<KeyType>,
 
-    /// Whether a key may have several values: 'sorted' by their bytes, each once, or in the order in
-    /// which they are 'inserted'
+    /// Whether a key may have several values: 'sorted' by their bytes, each once and of at most 64 KiB,
+    /// or in the order in which they are 'inserted'
     #[arg(long, value_enum, default_value = "none", value_name = "none|sorted|inserted")]
     duplicates: Several,
 
