@@ -416,7 +416,7 @@ fn what_is_whole_is_saved() {
     let mut told = Vec::new();
     let found = recover(&path, &saved, |done, total| told.push((done, total))).unwrap();
     assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == state);
-    assert_eq!((found.keys, found.lost_bytes), (state.len() as u64, 0));
+    assert_eq!((found.keys, found.lost_bytes, found.missing_bytes), (state.len() as u64, 0, 0));
     let (all, total) = *told.last().unwrap();
     assert!(all == total && told.is_sorted() && told.iter().all(|(_, of)| *of == total));
     assert!(recover(&path, &saved, |_, _| {}).is_err(), "what is there is not written over");
@@ -435,6 +435,31 @@ fn what_is_whole_is_saved() {
         let damaged = if is_end(&at) { sample.keys.len() } else { 1 };
         assert!(lost <= damaged, "byte {at}: {lost} keys are lost");
         fs::remove_file(&saved).unwrap();
+    }
+}
+
+/// What was cut off was not told: nothing was lost of what was there.
+#[test]
+fn of_a_file_that_was_cut_off_it_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("store"), folder.path().join("saved"));
+    let store = Hash::create(&path).unwrap();
+    for n in 0..5000u32 {
+        must(store.insert(format!("key {n}").as_bytes(), &[1; 40]));
+    }
+    store.sync().unwrap();
+    drop(store);
+    let bytes = fs::read(&path).unwrap();
+    let log_end = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
+    for end in (LOG_AT..log_end).step_by(4096 - 8) {
+        fs::write(&path, &bytes[..end]).unwrap();
+        let found = recover(&path, &saved, |_, _| {}).unwrap();
+        assert!(found.keys < 5000);
+        let missing = found.missing_bytes as usize;
+        assert!((1..=bytes.len() - end).contains(&missing), "{missing} of a file cut at {end}");
+        for name in ["saved", "saved-index"] {
+            let _ = fs::remove_file(folder.path().join(name));
+        }
     }
 }
 

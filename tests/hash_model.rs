@@ -206,6 +206,7 @@ fn back_up(store: &Hash, model: &Model, copy: &Path) {
     let saved = copy.with_extension("saved");
     let found = credenza::hash::recover(copy, &saved, |_, _| {}).unwrap();
     assert_eq!((found.keys, found.lost_bytes), (model.len() as u64, 0));
+    assert_eq!(found.missing_bytes, 0);
     compare(&Hash::open(&saved).unwrap(), model);
     std::fs::remove_file(&saved).unwrap();
     std::fs::remove_file(saved.with_extension("saved-index")).unwrap();

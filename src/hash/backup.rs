@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, index_of, session, unit_of,
-    unit_place, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, SEGMENT_HEADER, index_of, session,
+    unit_of, unit_place, words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -193,6 +193,9 @@ pub struct Recovered {
     pub keys: u64,
     /// Bytes of segments in which no whole record was found.
     pub lost_bytes: u64,
+    /// Bytes that are missing at the end of the file, at least: what is there of the log leads behind it. How many
+    /// records were in them nobody knows; nor is it seen everywhere that a file was cut off.
+    pub missing_bytes: u64,
 }
 
 /// Copies every record that is whole in the damaged store at `from` into a new one at `to`, in the
@@ -216,7 +219,10 @@ pub fn recover(
     let options = Hash::options().create(true).limit(core.header.limit).kept_whole();
     let named = |e| place.named(e);
     let store = options.open(place.path()).map_err(named)?;
-    let mut recovered = Recovered::default();
+    // The log was on the disk up to there.
+    let durable = core.checkpoint().unwrap_or_default();
+    let missing_bytes = durable.end.saturating_sub(core.data.len());
+    let mut recovered = Recovered { missing_bytes, ..Recovered::default() };
     // Nobody writes to a store that is being recovered.
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
@@ -289,6 +295,17 @@ impl Core {
         Ok(removed)
     }
 
+    /// Bytes that are missing at the end of the file up to the segment that the end of this one, at `end_at`, leads to,
+    /// if that was on the disk.
+    fn missing_behind(&self, segment: Span, end_at: u64) -> u64 {
+        let is_durable = self.checkpoint().is_some_and(|last| segment.sequence < last.sequence);
+        let next =
+            self.named_by_end(end_at).filter(|(unit, _)| is_durable && *unit >= self.units());
+        // How far that one went is not known here.
+        let least = |unit| unit_place(unit).0.saturating_add(SEGMENT_HEADER);
+        next.map_or(0, |(unit, _)| least(unit).saturating_sub(self.data.len()))
+    }
+
     /// Enters the whole records of a segment in `store`, but for those that are gone.
     fn salvage(
         &self,
@@ -314,7 +331,11 @@ impl Core {
                     }
                 }
                 Kind::Clear => store.clear()?,
-                Kind::Batch | Kind::Evict | Kind::End => {}
+                Kind::End => {
+                    let missing = self.missing_behind(segment, at);
+                    sum.missing_bytes = sum.missing_bytes.max(missing);
+                }
+                Kind::Batch | Kind::Evict => {}
             }
             let is_change = matches!(found.header.kind, Kind::Put | Kind::Delete | Kind::Remove);
             sum.records += u64::from(is_change);

@@ -126,11 +126,12 @@ impl Core {
                 continue;
             };
             lost += std::mem::take(&mut passed);
-            if found.header.kind == Kind::End {
+            let (kind, room) = (found.header.kind, found.header.room());
+            each(at, found)?;
+            if kind == Kind::End {
                 break;
             }
-            each(at, found)?;
-            at += found.header.room();
+            at += room;
         }
         Ok(lost)
     }

@@ -321,7 +321,15 @@ fn recover_takes_what_is_whole() {
     assert_eq!(got["records"], 9);
     let expected = whole.into_iter().filter(|(key, _)| key != b"key17").collect();
     assert_eq!(sorted(dump(&target)), sorted(expected));
+    assert_eq!(got["missing_bytes"], 0);
     run(&["recover", &bad, &target]).expect(111);
+    // Of what was cut off nothing was said.
+    let end = bytes.iter().rposition(|byte| *byte != 0).expect("records");
+    let cut = folder.file("cut", &bytes[..end / 8 * 8 - 64]);
+    let got = parsed(run(&["recover", &cut, &folder.path("of cut"), "--json"]));
+    assert!(got["missing_bytes"].as_u64() > Some(0), "{got}");
+    let got = run(&["recover", &cut, &folder.path("of it")]).expect(0);
+    assert!(got.text().contains("the file ends early: "), "{}", got.text());
 }
 
 #[test]

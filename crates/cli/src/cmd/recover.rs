@@ -14,7 +14,8 @@ use std::path::PathBuf;
 /// Copy every record that is whole in a damaged hash store into a new one.
 ///
 /// The damaged store is only read; nobody may write to it meanwhile. A key whose last record is
-/// lost gets the value it had before, if that is still there, or comes back if it was deleted. After
+/// lost gets the value it had before, if that is still there, or comes back if it was deleted. Of a file that was
+/// cut off it is said how many bytes are missing at least, where the rest tells; not how many records were in them. After
 /// a crash or a power cut this is not needed: opening a store repairs what these leave.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
@@ -59,6 +60,7 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
             "records_found": found.records,
             "records": found.keys,
             "lost_bytes": found.lost_bytes,
+            "missing_bytes": found.missing_bytes,
         });
         json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], done))?;
     } else if !quiet {
@@ -66,7 +68,14 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         let keys = output::counted(found.keys, "key");
         let records = output::counted(found.records, "record");
         let lost = HumanBytes(found.lost_bytes);
-        output::tell(format!("{target}: {keys} from {records}, {lost} lost\n"))?;
+        let missing = match found.missing_bytes {
+            0 => String::new(),
+            n => format!(
+                "; the file ends early: {} or more are missing, and what was in them",
+                HumanBytes(n)
+            ),
+        };
+        output::tell(format!("{target}: {keys} from {records}, {lost} lost{missing}\n"))?;
     }
     Ok(Status::Done)
 }
