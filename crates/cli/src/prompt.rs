@@ -4,6 +4,7 @@
 //! The history is of this session only: keys and values are not left in a file of their own.
 
 use crate::changing::Changing;
+use crate::exit;
 use credenza::{Error, Result};
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
@@ -69,6 +70,13 @@ impl<'s> Lines<'s> {
                     // Ctrl-C leaves the line, not the shell.
                     Err(ReadlineError::Interrupted) => Ok(Some(Vec::new())),
                     Err(ReadlineError::Eof) => Ok(None),
+                    // Nor does a byte that it cannot show.
+                    Err(ReadlineError::Io(e)) if e.kind() == io::ErrorKind::InvalidData => {
+                        exit::report(&Error::invalid(
+                            "what was typed is not UTF-8, and is passed over: \\xHH stands for any byte",
+                        ));
+                        Ok(Some(Vec::new()))
+                    }
                     Err(e) => Err(cannot_read(e)),
                 }
             }
