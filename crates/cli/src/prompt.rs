@@ -5,8 +5,10 @@
 
 use crate::changing::Changing;
 use crate::exit;
+use crate::output::escaped;
+use crate::words;
 use credenza::{Error, Result};
-use rustyline::completion::Completer;
+use rustyline::completion::{Completer, Pair};
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
 use rustyline::hint::Hinter;
@@ -101,27 +103,42 @@ pub struct Words<'s> {
 }
 
 impl Words<'_> {
-    /// Keys that begin with `start` and can be typed as they are.
-    fn keys(&self, start: &str) -> Vec<String> {
-        let is_plain = |c: char| c.is_alphanumeric() || "-_.:/@+=,%#~*!$&()[]{}<>|;?^".contains(c);
+    /// Keys that begin as what was `typed` stands for, as they can be typed. If there are more than these, so does
+    /// what stands for the others: it is no key, lest what these have in common be taken for that of all.
+    fn keys(&self, typed: &str) -> Vec<Pair> {
+        let Ok(words) = words::split(typed.as_bytes()) else { return Vec::new() };
+        let start = words.first().map_or(&[][..], Vec::as_slice);
         // Where the store cannot be read, there is nothing to complete.
-        let found = self.store.keys(start.as_bytes(), KEYS_SHOWN, KEYS_LOOKED_AT);
-        let texts = found.unwrap_or_default().into_iter().map(String::from_utf8);
-        let texts = texts.filter_map(Result::ok).filter(|key| key.chars().all(is_plain));
-        let mut keys: Vec<String> = texts.collect();
+        let found = self.store.keys(start, KEYS_SHOWN + 1, KEYS_LOOKED_AT);
+        let mut keys: Vec<String> = found.unwrap_or_default().iter().map(|k| word_of(k)).collect();
+        let are_all = keys.len() <= KEYS_SHOWN && self.are_all_looked_at();
+        keys.truncate(KEYS_SHOWN);
         keys.sort();
-        keys
+        let mut candidates: Vec<Pair> = keys.iter().map(|key| candidate(key)).collect();
+        if !are_all && !candidates.is_empty() {
+            candidates.push(Pair { display: "...".into(), replacement: typed.into() });
+        }
+        candidates
+    }
+
+    /// Whether keys are searched for among all records.
+    fn are_all_looked_at(&self) -> bool {
+        match self.store {
+            Changing::Hash(store) => store.len().is_ok_and(|len| len <= KEYS_LOOKED_AT as u64),
+            // They are in order.
+            Changing::BTree(_) => true,
+        }
     }
 
     /// Where the last word of `line` begins, and what it may become.
-    fn candidates(&self, line: &str) -> (usize, Vec<String>) {
-        let start = line.rfind([' ', '\t']).map_or(0, |at| at + 1);
+    fn candidates(&self, line: &str) -> (usize, Vec<Pair>) {
+        let Some(start) = last_word(line) else { return (line.len(), Vec::new()) };
         let (before, typed) = line.split_at(start);
         let before: Vec<&str> = before.split_whitespace().collect();
         let candidates = match before.as_slice() {
             [] | ["help"] => {
                 let fitting = self.commands.iter().filter(|command| command.starts_with(typed));
-                fitting.map(ToString::to_string).collect()
+                fitting.map(|command| candidate(command)).collect()
             }
             ["get" | "put" | "delete" | "scan"] => self.keys(typed),
             ["delete", ..] => self.keys(typed),
@@ -131,15 +148,42 @@ impl Words<'_> {
     }
 }
 
+fn candidate(word: &str) -> Pair {
+    Pair { display: word.to_owned(), replacement: word.to_owned() }
+}
+
+/// A key as a word that stands for it: with backslashes and not in quotes, so that it begins as others do.
+fn word_of(key: &[u8]) -> String {
+    match key {
+        [] => "\"\"".to_owned(),
+        key => escaped(key).replace('"', "\\\"").replace(' ', "\\ "),
+    }
+}
+
+/// Where the last word of a line begins; nowhere if it is in quotes.
+fn last_word(line: &str) -> Option<usize> {
+    let (mut start, mut is_escaped, mut is_quoted) = (0, false, false);
+    for (at, c) in line.char_indices() {
+        match c {
+            _ if is_escaped => is_escaped = false,
+            '\\' => is_escaped = true,
+            '"' => is_quoted = !is_quoted,
+            ' ' | '\t' if !is_quoted => start = at + 1,
+            _ => {}
+        }
+    }
+    (!is_quoted).then_some(start)
+}
+
 impl Completer for Words<'_> {
-    type Candidate = String;
+    type Candidate = Pair;
 
     fn complete(
         &self,
         line: &str,
         at: usize,
         _: &Context<'_>,
-    ) -> rustyline::Result<(usize, Vec<String>)> {
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
         Ok(self.candidates(line.get(..at).unwrap_or(line)))
     }
 }
@@ -165,21 +209,57 @@ mod tests {
         let hash = Changing::Hash(Hash::in_memory().expect("a store"));
         let store = BTree::in_memory().expect("a store");
         for store in [hash, Changing::BTree(TableOf::main(store))] {
-            for key in ["apple", "apricot", "banana", "an apple"] {
-                store.put(key.as_bytes(), b"", false).expect("it is put");
+            for key in [&b"apple"[..], b"apricot", b"banana", b"an apple", b"q\"\\\n\xff", b""] {
+                store.put(key, b"", false).expect("it is put");
             }
             completed_in(&store);
         }
     }
 
-    fn completed_in(store: &Changing) {
+    /// What a line may become, as it can be typed.
+    fn texts(store: &Changing, line: &str) -> (usize, Vec<String>) {
         let words = Words { store, commands: &["get", "put", "begin", "help"] };
-        let found = |line: &str| words.candidates(line);
-        let texts = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
-        assert_eq!(found("g"), (0, texts(&["get"])));
-        assert_eq!(found("get ap"), (4, texts(&["apple", "apricot"])));
-        assert_eq!(found("delete x an"), (9, Vec::new()));
-        assert_eq!(found("help b"), (5, texts(&["begin"])));
-        assert_eq!(found("put apple a"), (10, Vec::new()));
+        let (at, found) = words.candidates(line);
+        (at, found.into_iter().map(|pair| pair.replacement).collect())
+    }
+
+    fn completed_in(store: &Changing) {
+        for (line, at, expected) in [
+            ("g", 0, &["get"][..]),
+            ("get ap", 4, &["apple", "apricot"]),
+            ("delete x an", 9, &["an\\ apple"]),
+            ("help b", 5, &["begin"]),
+            ("put apple a", 10, &[]),
+            // In words as the shell reads them: those that were left out did not count for what all have in common.
+            ("get a", 4, &["an\\ apple", "apple", "apricot"]),
+            ("get an\\ a", 4, &["an\\ apple"]),
+            ("get \\x61n", 4, &["an\\ apple"]),
+            ("get q", 4, &["q\\\"\\\\\\n\\xff"]),
+            ("get an\\", 4, &[]),
+            ("get \"an a", 9, &[]),
+        ] {
+            let expected = expected.iter().map(ToString::to_string).collect::<Vec<_>>();
+            assert_eq!(texts(store, line), (at, expected), "{line}");
+        }
+        let (_, all) = texts(store, "get ");
+        assert!(all.contains(&"\"\"".to_owned()) && all.len() == 6, "{all:?}");
+    }
+
+    /// The first fifty may begin with more than all do.
+    #[test]
+    fn of_more_keys_than_are_shown_it_is_told() {
+        let hash = Changing::Hash(Hash::in_memory().expect("a store"));
+        let btree = Changing::BTree(TableOf::main(BTree::in_memory().expect("a store")));
+        for store in [hash, btree] {
+            for n in 0..50 {
+                store.put(format!("key 1{n}").as_bytes(), b"", false).expect("it is put");
+            }
+            assert_eq!(texts(&store, "get k").1.len(), 50);
+            store.put(b"key 2", b"", false).expect("it is put");
+            let (_, found) = texts(&store, "get k");
+            assert_eq!(found.len(), 51);
+            let common = rustyline::completion::longest_common_prefix(&found);
+            assert_eq!(common, Some("k"));
+        }
     }
 }

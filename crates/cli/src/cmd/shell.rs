@@ -32,8 +32,8 @@ abort                forget them
 help                 this list
 quit                 end; what was not committed is forgotten
 
-Words stand between blanks. \"two words\" are one in quotes; \\n, \\t, \\\\, \\\" and \\xHH stand
-for other bytes, as scan shows them.
+Words stand between blanks. \"two words\" are one in quotes, and two\\ words without; \\n, \\t, \\\\,
+\\\" and \\xHH stand for other bytes, as scan shows them.
 ";
 
 /// Read and change a hash or btree store, command by command.
