@@ -34,6 +34,7 @@ fn what_is_replayed_is_what_was_recorded() {
         let trace = recorded(&folder, more);
         let found = parsed(run(&["stat", &trace, "--json"]));
         assert_eq!((found["entries"].as_u64(), found["keys"].as_u64()), (Some(11), Some(3)));
+        assert_eq!(found["store"], trace.as_str());
         assert_eq!(found["keys_are_hashed"].as_bool(), Some(!more.is_empty()));
         assert_eq!(found["hit_rate"].as_f64(), Some(0.5));
         assert_eq!(found["stores"][0]["opened"].as_u64(), Some(7));

@@ -51,7 +51,11 @@ pub fn run(path: &Path, as_json: bool) -> Result<()> {
     for entry in trace.entries() {
         found.add(&entry?, &hasher);
     }
-    if as_json { json::print(&found.json(&trace)) } else { output::print(found.text(&trace)) }
+    if as_json {
+        json::print(&json::with_paths([("store", path)], found.json(&trace)))
+    } else {
+        output::print(found.text(&trace))
+    }
 }
 
 /// The stores and tables of a trace, each once, with how often it was opened; and which of them each
