@@ -233,7 +233,7 @@ pub struct LeaseArgs {
     /// Of a btree store: keep what is read for so many seconds, such as 30. Others who write may use that
     /// space then; if one does before this command is done, it fails [default: keep it until the
     /// command is done, or killed]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     lease: Option<Duration>,
 }
 
@@ -276,7 +276,8 @@ pub struct WriteArgs {
         long,
         value_name = "buffered|sync|MILLISECONDS",
         default_value = "buffered",
-        value_parser = durability
+        value_parser = durability,
+        allow_negative_numbers = true
     )]
     durability: Durability,
 }
@@ -386,11 +387,11 @@ pub struct BuildArgs {
     /// Memory for records that wait to be written, or for a btree store sorted, such as 512M; what is
     /// over goes to a temporary file beside the store [default: a quarter of the machine's memory,
     /// or of what the program or its control group may have]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
     pub memory_budget: Option<u64>,
 
     /// Seed of the hash that places keys in a constant store; the same input and seed give the same bytes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true)]
     pub seed: Option<u64>,
 }
 

@@ -136,8 +136,31 @@ fn completions_offer_no_hidden_option() {
 
 #[test]
 fn a_negative_number_is_refused_for_what_it_is() {
-    let got = run(&["watch", "store", "--timeout", "-1"]).expect(111);
-    assert!(got.err.contains("invalid value '-1' for '--timeout"), "{}", got.err);
+    for (command, options) in [
+        ("watch", &["--timeout", "--since", "-n", "--count"][..]),
+        ("range", &["--lease", "-n", "--limit"]),
+        ("scan", &["-n"]),
+        ("get", &["--nth"]),
+        ("stat", &["--count", "--interval"]),
+        ("load", &["--seed", "--memory-budget", "--durability"]),
+        ("create", &["--limit"]),
+        ("compact", &["--budget"]),
+        ("record", &["--limit"]),
+    ] {
+        for option in options {
+            let got = run(&[command, "store", option, "-1"]).expect(111);
+            // Clap calls it by its long name.
+            let name = match (*option, command) {
+                ("-n", "watch") => "--count",
+                ("-n", _) => "--limit",
+                (name, _) => name,
+            };
+            let says = format!("invalid value '-1' for '{name}");
+            let is_said =
+                got.err.contains(&says) || got.err.contains(&says.replace("'--", "'-n, --"));
+            assert!(is_said, "{command} {option}: {}", got.err);
+        }
+    }
     let run_of = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/tests/fixtures/report.json");
     let got = run(&["bench", "compare", run_of, run_of, "--threshold", "-5"]).expect(111);
     assert!(got.err.contains("threshold") && !got.err.contains("unexpected"), "{}", got.err);

@@ -56,7 +56,7 @@ pub struct Range {
     reverse: bool,
 
     /// Stop after this many records
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<u64>,
 
     /// FROM, TO and PREFIX are written as hexadecimal digits

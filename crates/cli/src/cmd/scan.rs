@@ -31,7 +31,7 @@ pub struct Scan {
     store: PathBuf,
 
     /// Stop after this many records
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     limit: Option<u64>,
 
     #[command(flatten)]

@@ -75,11 +75,11 @@ pub struct Stat {
     live: bool,
 
     /// End after N reports
-    #[arg(long, value_name = "N", requires = "live")]
+    #[arg(long, value_name = "N", requires = "live", allow_negative_numbers = true)]
     count: Option<u64>,
 
     /// The time between reports
-    #[arg(long, value_name = "SECONDS", requires = "live", default_value = "1", value_parser = pause)]
+    #[arg(long, value_name = "SECONDS", requires = "live", default_value = "1", value_parser = pause, allow_negative_numbers = true)]
     interval: Duration,
 
     #[command(flatten)]

@@ -36,11 +36,11 @@ pub struct Watch {
     store: PathBuf,
 
     /// Print a line at once if the number of changes is not this one [default: what it is now]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     since: Option<u64>,
 
     /// End after this many lines
-    #[arg(short = 'n', long, value_name = "N")]
+    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
     count: Option<u64>,
 
     /// End after so many seconds, such as 2.5
