@@ -193,6 +193,15 @@ fn databases_of_a_dump_become_tables() {
     let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);
     let what = format!("error: {text}: a key comes more than once");
     assert!(got.err.starts_with(&what), "{}", got.err);
+    // Whoever wants them all is told how: 'convert' made him choose one.
+    let keep = "'table create --duplicates inserted' or 'sorted', and 'load --table' keep all";
+    assert!(got.err.contains(keep), "{}", got.err);
+    let keeping = folder.path("keeping");
+    run(&["create", &keeping, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &keeping, "t", "--duplicates", "inserted"]).expect(0);
+    run(&["load", &keeping, &text, "--table", "t"]).expect(0);
+    let kept = run(&["dump", &keeping, "--table", "t", "--to", "tsv"]).expect(0).text();
+    assert_eq!(kept, "k\tb\nk\ta\n");
     let odd = part(&format!("database=x\n{lmdb}integerkey=1\n"), " abc\n v\n");
     let text = folder.file("odd.dump", odd);
     let got = run(&["convert", &text, &folder.path("new"), "--to", "btree"]).expect(111);

@@ -267,10 +267,17 @@ fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: boo
 /// The error where a key comes more than once in the source: seen when all of it is in order, and so without a
 /// place in it.
 pub fn several_values(kind: Kind, source: &Path) -> Error {
-    let kind = if kind == Kind::Hash { "hash" } else { "btree" };
+    let (kind, keep) = match kind {
+        Kind::Hash => ("hash", ""),
+        _ => (
+            "btree",
+            "; 'create --engine btree', 'table create --duplicates inserted' or 'sorted', and 'load --table' \
+             keep all in a table of it",
+        ),
+    };
     Error::invalid(format!(
         "a key comes more than once, and a {kind} store has one value a key: 'credenza dump' and \
-         'load --to {kind} --duplicates first' or 'last' choose one"
+         'load --to {kind} --duplicates first' or 'last' choose one{keep}"
     ))
     .at(input::name_of(source))
 }
