@@ -10,6 +10,7 @@ use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::table::TableOf;
 use crate::waiting;
+use crate::way;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -160,7 +161,7 @@ impl ReadArgs {
             How::Memory => Access::Memory,
         };
         let options = OpenOptions::new().access(access).read_only(self.read_only);
-        options.check_reads(self.is_checked).open(path)
+        way::noting(path, || options.check_reads(self.is_checked).open(path))
     }
 
     /// Opens the store at `path`, or the table of it that is asked for, to read all of it for something new, which is not
@@ -294,7 +295,7 @@ impl WriteArgs {
                     Some(statistics) => self.hash().statistics(statistics),
                     None => self.hash(),
                 };
-                options.open(path).map(Changing::Hash)
+                way::noting(path, || options.open(path)).map(Changing::Hash)
             }
             "btree" => {
                 let options = match statistics {
@@ -310,7 +311,7 @@ impl WriteArgs {
     /// Opens the hash or btree store at `path`.
     pub fn open_changing(self, path: &Path) -> Result<Store> {
         match credenza::kind_of(path)? {
-            "hash" => self.hash().open(path).map(Store::Hash),
+            "hash" => way::noting(path, || self.hash().open(path)).map(Store::Hash),
             "btree" => self.btree().open(path).map(Store::BTree),
             other => Err(unchanging(other).at(path)),
         }
@@ -318,7 +319,7 @@ impl WriteArgs {
 
     /// Opens the hash store at `path`, or makes it; with a limit, if that is not 0.
     pub fn create_hash(self, path: &Path, limit: u64) -> Result<Hash> {
-        self.hash().create(true).limit(limit).open(path)
+        way::noting(path, || self.hash().create(true).limit(limit).open(path))
     }
 
     /// Opens the btree store at `path`, which must be there.

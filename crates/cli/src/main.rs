@@ -32,6 +32,7 @@ mod spool;
 mod table;
 mod target;
 mod waiting;
+mod way;
 mod words;
 
 use clap::Parser;

@@ -92,9 +92,10 @@ pub fn is_same(one: &Path, other: &Path) -> bool {
 }
 
 /// Where the index of the hash store at `path` lies.
-fn index_of(path: &Path) -> PathBuf {
-    let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    let mut index: OsString = path.into_os_string();
+pub fn index_of(path: &Path) -> PathBuf {
+    // It lies beside the file that a link leads to.
+    let led_to = path.is_symlink().then(|| std::fs::canonicalize(path).ok()).flatten();
+    let mut index: OsString = led_to.unwrap_or_else(|| path.to_owned()).into_os_string();
     index.push("-index");
     index.into()
 }

@@ -499,6 +499,28 @@ fn a_key_that_no_store_can_have_is_not_found_by_the_shell() {
     assert_eq!(got.err.matches("not found: xxx").count(), 4);
 }
 
+/// Another store was called otherwise without a word.
+#[test]
+fn who_makes_way_for_an_index_is_told_of() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("bob", "1001")]);
+    let (index, text) = (format!("{store}-index"), folder.file("text.tsv", "a\t1\n"));
+    for number in 1..4 {
+        std::fs::remove_file(&index).expect("the index");
+        run(&["load", &index, &text]).expect(0);
+        let args: &[&str] = if number == 2 { &["-q"] } else { &[] };
+        let got = run(&[&["get", &store, "bob"], args].concat()).expect(0);
+        let name = format!("{index}.{number}");
+        let note = format!("{index}: had the name of the store's index, and is {name} now\n");
+        assert_eq!(got.err, if number == 2 { String::new() } else { note });
+        run(&["get", &name, "a"]).expect(0);
+    }
+    let new = folder.path("new");
+    let other = folder.file("new-index", "notes");
+    let got = run(&["load", &new, &text, "--to", "hash"]).expect(0);
+    assert!(got.err.contains(&format!("{other}: had the name")), "{}", got.err);
+}
+
 #[test]
 fn a_script_ends_at_its_first_error() {
     let folder = Folder::new();

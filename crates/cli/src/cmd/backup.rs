@@ -8,7 +8,7 @@ use crate::progress::{Bar, Unit};
 use crate::replaced::{Replaced, check_is_store};
 use crate::target::Kind;
 use crate::waiting::{self, for_others};
-use crate::{input, json, output};
+use crate::{input, json, output, way};
 use clap::Args;
 use credenza::{Result, Store};
 use indicatif::HumanBytes;
@@ -50,7 +50,7 @@ pub struct Backup {
 /// Runs the command.
 pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let store = credenza::open(&args.store)?;
+    let store = way::noting(&args.store, || credenza::open(&args.store))?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     check_is_store(&args.target, "FILE, the store to copy, is named first, and then TARGET")?;
     as_private_as(&args.store, &args.target);

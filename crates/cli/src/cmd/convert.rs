@@ -13,6 +13,7 @@ use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::replaced::{Replaced, check_is_store, is_same};
 use crate::target::{self, Kind, Target};
+use crate::way;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use credenza::btree::{BTree, Duplicates};
@@ -260,7 +261,7 @@ fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: boo
     if target.replaced()? > 0 {
         return Err(several_values(kind, &args.source));
     }
-    target.finish(bar).map_err(|e| e.at(&args.target))?;
+    way::noting(&args.target, || target.finish(bar)).map_err(|e| e.at(&args.target))?;
     Ok(count)
 }
 

@@ -7,7 +7,7 @@ use crate::input::Refusal;
 use crate::progress::Bar;
 use crate::replaced::check_is_store;
 use crate::target::{Kind, Target};
-use crate::{input, json, output};
+use crate::{input, json, output, way};
 use clap::Args;
 use credenza::{Error, Result};
 use credenza_formats::Format;
@@ -115,7 +115,10 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let publish = |target: Target| {
         // Once more when all is read: somebody may have made a store there meanwhile.
         check_old(&args.store)?;
-        if is_new { target.finish_new(&bar) } else { target.finish(&bar) }
+        way::noting(&args.store, || match is_new {
+            true => target.finish_new(&bar),
+            false => target.finish(&bar),
+        })
     };
     let (read, records) = fill(args, filter, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     drop(bar);

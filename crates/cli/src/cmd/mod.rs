@@ -33,7 +33,7 @@ pub mod watch;
 
 use crate::args::{Cli, Command};
 use crate::exit::Status;
-use crate::waiting;
+use crate::{waiting, way};
 use credenza::Result;
 
 /// Runs the command that was asked for.
@@ -41,6 +41,7 @@ pub fn run(cli: Cli) -> Result<Status> {
     let quiet = cli.quiet;
     if quiet {
         waiting::silence();
+        way::silence();
     }
     match cli.command {
         Command::Load(args) => load::run(&args, quiet),

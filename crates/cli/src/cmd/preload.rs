@@ -2,7 +2,7 @@
 
 use crate::args::exit_status;
 use crate::exit::{self, Status};
-use crate::{json, output};
+use crate::{json, output, way};
 use clap::Args;
 use credenza::{Residency, Result};
 use indicatif::HumanBytes;
@@ -39,7 +39,7 @@ pub struct Preload {
 
 /// Runs the command.
 pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
-    let store = credenza::open(&args.store)?;
+    let store = way::noting(&args.store, || credenza::open(&args.store))?;
     let before = store.residency()?;
     if args.lock {
         store.lock_in_memory()?;

@@ -4,7 +4,7 @@ use crate::args::exit_status;
 use crate::exit::Status;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
-use crate::{input, json, output};
+use crate::{input, json, output, way};
 use clap::Args;
 use credenza::hash::recover;
 use credenza::{Error, Result};
@@ -47,13 +47,14 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     let bar = Bar::new(quiet);
     as_private_as(&args.store, &args.target);
     let mut known = None;
-    let found = recover(&args.store, &args.target, |done, total| {
+    let progress = |done, total| {
         if known != Some(total) {
             known = Some(total);
             bar.begin("recovering", Unit::Bytes, known);
         }
         bar.at(done);
-    })?;
+    };
+    let found = way::noting(&args.target, || recover(&args.store, &args.target, progress))?;
     drop(bar);
     if args.json {
         let done = serde_json::json!({

@@ -7,6 +7,7 @@ use crate::exit::Status;
 use crate::input;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
+use crate::way;
 use clap::Args;
 use credenza::{Result, Scan};
 use std::path::PathBuf;
@@ -59,7 +60,10 @@ pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
     bar.begin("thawing", Unit::Records, None);
     let progress = |done: u64, _| bar.count(done);
     let records = match args.engine {
-        Engine::Hash => Scan::len(&credenza::thaw(&store, &args.target, progress)?)?,
+        Engine::Hash => {
+            let made = way::noting(&args.target, || credenza::thaw(&store, &args.target, progress));
+            Scan::len(&made?)?
+        }
         Engine::BTree => credenza::thaw_btree(&store, &args.target, progress)?.len()?,
     };
     drop(bar);

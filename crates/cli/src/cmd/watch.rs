@@ -4,6 +4,7 @@ use crate::args::{exit_status, seconds, unchanging};
 use crate::exit::Status;
 use crate::json;
 use crate::output::Output;
+use crate::way;
 use clap::Args;
 use credenza::btree::BTree;
 use credenza::hash::Hash;
@@ -118,7 +119,7 @@ fn is_absent(error: &Error) -> bool {
 pub fn run(args: &Watch) -> Result<Status> {
     // Before it is opened: what takes its place meanwhile is not what is watched.
     let place = Place::of(&args.store);
-    let store = match credenza::open(&args.store)? {
+    let store = match way::noting(&args.store, || credenza::open(&args.store))? {
         Store::Hash(store) => Watched::Hash(store),
         Store::BTree(store) => Watched::BTree(store),
         other => return Err(unchanging(other.kind()).at(&args.store)),
