@@ -7,7 +7,7 @@ use super::format::{
 };
 use super::handle::Hash;
 use super::index::damaged;
-use super::pins::{note_time, try_pin};
+use super::pins::note_time;
 use super::reader::{Unpinned, too_busy};
 use super::record::{Kind, key_sum};
 use super::removal::Removal;
@@ -78,7 +78,7 @@ impl Core {
     /// Does something with the log as it is now, while no segment of it is written over.
     pub(super) fn with_log(&self, f: impl FnOnce(&dyn Holds, &LogNow) -> Result<()>) -> Result<()> {
         if self.data.is_writable() {
-            if let Some(pin) = try_pin(&self.data) {
+            if let Some(pin) = self.pin() {
                 note_time(&pin);
                 return f(&pin, &self.log_now()?);
             }

@@ -269,6 +269,13 @@ impl Core {
         self.session(session::INDEX_ID).load(Ordering::Acquire) == index.header.id
     }
 
+    /// Whether this process was forked into another namespace since it opened the store: by its number there its pins would be
+    /// taken for those of the dead, and it cannot have the lock by which it could read without.
+    #[inline(always)]
+    pub(super) fn has_moved(&self) -> bool {
+        self.moves != moves()
+    }
+
     /// The right to change the store.
     #[inline(always)]
     pub(crate) fn writer_lock(&self) -> RobustLock<'_> {

@@ -261,7 +261,8 @@ impl Hash {
     /// Key or value is over its limit, or both together over that of the store; the disk is full, but for two segments of up
     /// to 1 MiB, or what a record takes if that is more, which puts leave to removals and what cleans after them (a store with
     /// a limit drops its oldest records first); the store is damaged, or was opened for reading only; or this thread has a
-    /// transaction: nothing changed.
+    /// transaction: nothing changed. Or waiting for the disk failed, with [`Durability::Sync`]: the change is there, but may
+    /// not be durable.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = || {

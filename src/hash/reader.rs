@@ -154,8 +154,8 @@ impl Core {
 
     /// A pin; `None` if there can be none, or all are taken.
     #[inline(always)]
-    fn pin(&self) -> Option<Pin<'_>> {
-        if self.data.is_writable() { try_pin(&self.data) } else { None }
+    pub(super) fn pin(&self) -> Option<Pin<'_>> {
+        if self.data.is_writable() && !self.has_moved() { try_pin(&self.data) } else { None }
     }
 
     /// Gives the value of `key` to `f`.
