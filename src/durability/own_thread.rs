@@ -47,12 +47,11 @@ impl<S, T> OwnThread<S, T> {
 
     /// Tells it to end, and does not wait for it: it ends when what it waits for is there.
     pub(crate) fn leave(&mut self) {
-        if let Some(running) = self.running.take() {
-            if self.is_of_parent() {
-                std::mem::forget(running);
-            }
-            // Else both are dropped: a thread that nobody waits for goes on.
+        let running = self.running.take();
+        if self.is_of_parent() {
+            std::mem::forget(running);
         }
+        // Else both are dropped: a thread that nobody waits for goes on.
     }
 
     /// Tells it to end, and waits for it; what came of it. `None` if that was done before, or it is the parent's.
