@@ -114,10 +114,13 @@ fn who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held() {
             });
             assert_eq!(reader.wait(), Status::Stopped(sys::SIGSTOP));
             reader.kill();
-            // A tick later.
-            let ticks = || std::fs::read_to_string("/proc/uptime").unwrap();
-            let now = ticks();
-            while ticks() == now {
+            // Some ticks later, of which a second has a hundred: by them the two differ.
+            let since_boot = || -> f64 {
+                let times = std::fs::read_to_string("/proc/uptime").unwrap();
+                times.split(' ').next().unwrap().parse().unwrap()
+            };
+            let now = since_boot();
+            while since_boot() < now + 0.05 {
                 std::thread::yield_now();
             }
             if !sys::count_on_from(reader.pid()) {
