@@ -93,7 +93,9 @@ impl Addresses {
     #[cold]
     fn take_more(&self, end: u64) -> bool {
         const LOOKS: u32 = 100;
-        if !self.is_shared {
+        // No process has as many: a damaged word may ask for any number.
+        const TOO_MANY: u64 = 1 << 47;
+        if !self.is_shared || end > TOO_MANY {
             return false;
         }
         // Others take more, too: who is told by the kernel that there is a map already looks how far it reaches.
@@ -214,7 +216,9 @@ mod tests {
             }
         });
         assert_eq!((first, read(0), read(LEN - 5)), (&b"first"[..], &b"first"[..], &b"last!"[..]));
-        assert!(!addresses.reach(1 << 50), "no process has so many");
+        for too_many in [1 << 47, 1 << 50, u64::MAX / 9 * 8 + 9, u64::MAX] {
+            assert!(!addresses.reach(too_many), "no process has so many");
+        }
         assert_eq!(read(LEN - 5), b"last!");
     }
 }
