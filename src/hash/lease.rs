@@ -76,8 +76,8 @@ impl LeasedValue<'_> {
     /// bytes that were: 0 at its end.
     ///
     /// # Errors
-    /// [`ErrorKind::Expired`](crate::ErrorKind::Expired): the lease is over, and the space was needed, or it is that of the process that this one was
-    /// forked from; or the file cannot be read.
+    /// [`ErrorKind::Expired`](crate::ErrorKind::Expired): the lease is over, and the space was needed, or it is that of the
+    /// process that this one was forked from; or the file cannot be read.
     pub fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
         let offset = offset.min(self.len());
         let count = buf.len().min(usize::try_from(self.len() - offset).unwrap_or(usize::MAX));
