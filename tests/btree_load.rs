@@ -288,3 +288,29 @@ fn a_load_goes_beside_a_store_that_was_moved() {
     assert_eq!(store.read().unwrap().main().len(), 60_000);
     assert_eq!(std::fs::read_dir(&new).unwrap().count(), 1);
 }
+
+#[test]
+fn a_load_within_a_transaction_of_its_thread_is_an_error() {
+    let store = BTree::in_memory().unwrap();
+    let mut load = BTreeLoad::begin(&store, None);
+    load.add(b"key", b"loaded").unwrap();
+    let mut transaction = store.write().unwrap();
+    transaction.main().insert(b"key", b"put").unwrap();
+    let error = load.finish().unwrap_err();
+    assert!(error.to_string().contains("this thread"), "{error}");
+
+    // So it is when it is asked, and nobody waits where it is given up.
+    let mut load = BTreeLoad::begin(&store, None);
+    load.add(b"key", b"loaded").unwrap();
+    assert!(load.replaced().is_err());
+    drop(BTreeLoad::begin(&store, None));
+
+    transaction.commit().unwrap();
+    let over = load.finish().unwrap_err();
+    assert!(over.to_string().contains("load"), "{over}");
+    assert_eq!(store.read().unwrap().main().get(b"key").unwrap(), Some(&b"put"[..]));
+    let mut load = BTreeLoad::begin(&store, None);
+    load.add(b"key", b"loaded").unwrap();
+    load.finish().unwrap();
+    assert_eq!(store.read().unwrap().main().get(b"key").unwrap(), Some(&b"loaded"[..]));
+}

@@ -45,7 +45,8 @@ const LEAST_BUDGET: u64 = 1 << 20;
 ///
 /// Other writers wait from the first records that are handed on, a few thousand at a time, until it is
 /// finished or dropped. So would this thread for itself: it must not
-/// have a transaction on the store meanwhile.
+/// have a transaction on the store when it hands records on or finishes, which is an error, nor begin
+/// one before the load is over.
 ///
 /// ```
 /// use credenza::{BTreeLoad, btree::BTree};
@@ -63,6 +64,7 @@ pub struct BTreeLoad {
     /// Without [`Message::Commit`] it undoes what it did.
     thread: OwnThread<SyncSender<Message>, Result<()>>,
     batch: Batch,
+    store: BTree,
     /// Why there is no thread, until that is told.
     refused: Option<Error>,
 }
@@ -81,16 +83,16 @@ impl BTreeLoad {
         beside: Option<Place>,
     ) -> BTreeLoad {
         let (sender, receiver) = sync_channel(BATCHES);
-        let of_store = store;
-        let (store, table) = (store.clone(), table.map(str::to_owned));
+        let (of_thread, table) = (store.clone(), table.map(str::to_owned));
         let write = move || {
-            write(&store, table.as_deref(), receiver, beside).map_err(|error| store.named(error))
+            let done = write(&of_thread, table.as_deref(), receiver, beside);
+            done.map_err(|error| of_thread.named(error))
         };
         let (thread, refused) = match OwnThread::start(sender, write) {
             Ok(thread) => (thread, None),
-            Err(error) => (OwnThread::none(), Some(of_store.named(error))),
+            Err(error) => (OwnThread::none(), Some(store.named(error))),
         };
-        BTreeLoad { thread, batch: Batch::default(), refused }
+        BTreeLoad { thread, batch: Batch::default(), store: store.clone(), refused }
     }
 
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
@@ -120,8 +122,8 @@ impl BTreeLoad {
     /// the table's keys may have several: then it is added to those.
     ///
     /// # Errors
-    /// There is no such table; or this record, or one before, is over its limit; or the disk is full,
-    /// or the store damaged. Nothing will be in the table then.
+    /// There is no such table; or this record, or one before, is over its limit; or this thread has a
+    /// transaction on the store; or the disk is full, or the store damaged. Nothing will be in the table then.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if let Err(error) = self.batch.push(key, value) {
             // Without a word it undoes what it did; what it says is that.
@@ -144,9 +146,19 @@ impl BTreeLoad {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
+        self.check_not_own()?;
         let sender = self.thread.sender().ok_or_else(over)?;
         // Nobody listens any more only if there was an error.
         if sender.send(message).is_ok() { Ok(()) } else { self.end().and_then(|()| Err(over())) }
+    }
+
+    /// Where this thread has a transaction the other would wait for it, and this one for the other: the load is
+    /// over instead, and undone as soon as that is.
+    fn check_not_own(&mut self) -> Result<()> {
+        self.store.core().check_not_own().map_err(|own| {
+            self.thread.leave();
+            self.store.named(own)
+        })
     }
 
     /// Where records are numbered: those that are appended later have numbers above this one, as it is
@@ -201,6 +213,13 @@ impl BTreeLoad {
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => Ok(()),
         }
+    }
+}
+
+impl Drop for BTreeLoad {
+    fn drop(&mut self) {
+        // Else it is waited for.
+        let _ = self.check_not_own();
     }
 }
 
