@@ -17,6 +17,16 @@ const GROWTH: (u64, u64) = (8, 2048);
 /// So many pages, an eighth of what there is, are left for removals.
 const RESERVE: (u64, u64) = (4, 256);
 
+/// Blocks of the table of pages, from the second on, that are made three at a time: they tell of 64 MiB. Larger ones, of
+/// which three would be a hundredth of a second's work for whoever needs the first, are made one at a time.
+const MADE_BY_THREES: u64 = 6;
+
+/// The last of the blocks that are made with this one. Blocks stay where they are, and a long value needs pages in a row: it
+/// has room between two places where there are some, and there are a third as many.
+fn made_with(block: u64) -> u64 {
+    if (1..=MADE_BY_THREES).contains(&block) { block.next_multiple_of(3) } else { block }
+}
+
 impl Space {
     /// Takes the pages back that were given up behind the end and are there still; whether there are
     /// any.
@@ -60,6 +70,14 @@ impl Space {
             let missing = (0..=table_of(last).0).find(is_missing);
             let Some(block) = missing else { break };
             self.add_table(core, block)?;
+            for next in block + 1..=made_with(block) {
+                let is_there = core.load(session::TABLES + 8 * next) != 0;
+                // Those are not needed yet.
+                if is_there || core.map.room() / PAGE_BYTES < 2 * RESERVE.1 {
+                    break;
+                }
+                self.add_table(core, next)?;
+            }
         }
         let from = self.end;
         self.grow_file(core, from + pages)?;
