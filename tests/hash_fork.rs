@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::rounds;
 use common::sys::{Status, be_traced, fork, give_up_after, stop_here};
+use common::{is_sanitized, rounds};
 use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{Durability, Scan};
@@ -254,7 +254,8 @@ fn whoever_waits_for_a_change_is_told_of_what_he_has_not_seen() {
 #[test]
 fn whoever_waits_for_a_change_is_told_of_what_the_dead_made() {
     let folder = tempfile::tempdir().unwrap();
-    for step in (0..).step_by(20) {
+    // Sanitizers take some fifty times as many instructions.
+    for step in (0..).step_by(if is_sanitized() { 2000 } else { 20 }) {
         let path = folder.path().join(step.to_string());
         let store = Hash::create(&path).unwrap();
         store.insert(b"key", b"old").unwrap();
