@@ -6,11 +6,11 @@
 
 use crate::input::Refusal;
 use crate::progress::Bar;
+use crate::seen::Seen;
 use crate::spool::Spool;
 use crate::target::Target;
 use clap::ValueEnum;
 use credenza::{Error, Result};
-use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 /// What to do with a record whose key has come before.
@@ -37,11 +37,11 @@ pub struct Filter {
 
 enum How {
     Keep,
-    First(HashSet<Box<[u8]>>),
+    First(Seen<()>),
     /// And the records, where the target cannot give them back.
-    Error(HashSet<Box<[u8]>>, Option<Spool>),
+    Error(Seen<()>, Option<Spool>),
     /// The records, and which of them is the last of each key.
-    Last(Spool, HashMap<Box<[u8]>, u64>),
+    Last(Spool, Seen<u64>),
 }
 
 impl Filter {
@@ -49,12 +49,12 @@ impl Filter {
     pub fn new(policy: Policy, target: Target, path: &Path) -> Filter {
         let how = match policy {
             Policy::Keep => How::Keep,
-            Policy::First => How::First(HashSet::new()),
+            Policy::First => How::First(Seen::new()),
             Policy::Error => {
                 let spool = target.is_final().then(|| Spool::beside(path));
-                How::Error(HashSet::new(), spool)
+                How::Error(Seen::new(), spool)
             }
-            Policy::Last => How::Last(Spool::beside(path), HashMap::new()),
+            Policy::Last => How::Last(Spool::beside(path), Seen::new()),
         };
         Filter { target, count: 0, how }
     }
@@ -64,16 +64,14 @@ impl Filter {
         match &mut self.how {
             How::Keep => {}
             How::First(seen) => {
-                if seen.contains(key) {
+                if !seen.put(key, ())? {
                     return Ok(());
                 }
-                seen.insert(key.into());
             }
             How::Error(seen, spool) => {
-                if seen.contains(key) {
+                if !seen.put(key, ())? {
                     return Err(repeated(text));
                 }
-                seen.insert(key.into());
                 if let Some(spool) = spool {
                     spool.add(key, value)?;
                     return Ok(());
@@ -81,10 +79,7 @@ impl Filter {
             }
             How::Last(spool, last) => {
                 let number = spool.add(key, value)?;
-                match last.get_mut(key) {
-                    Some(last) => *last = number,
-                    None => drop(last.insert(key.into(), number)),
-                }
+                last.put(key, number)?;
                 return Ok(());
             }
         }

@@ -1,10 +1,10 @@
 //! The `credenza` program: makes, reads, checks and measures stores from the command line.
 //!
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
-//! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`] and [`spool`] for what is read
-//! and built, [`replaced`] for what is there before, [`private`] for who may read it, [`readable`], [`changing`], [`table`], [`additions`] and
-//! [`session`] for stores that are there, [`output`], [`json`], [`progress`], [`waiting`], [`prompt`] and [`exit`] for what people and
-//! programs see.
+//! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`], [`seen`] and [`spool`] for
+//! what is read and built, [`replaced`] for what is there before, [`private`] for who may read it, [`readable`],
+//! [`changing`], [`table`], [`additions`] and [`session`] for stores that are there, [`output`], [`json`],
+//! [`progress`], [`waiting`], [`prompt`] and [`exit`] for what people and programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
 //! through [`output::Output`], notes through [`exit::note`].
@@ -27,6 +27,7 @@ mod progress;
 mod prompt;
 mod readable;
 mod replaced;
+mod seen;
 mod session;
 mod spool;
 mod table;

@@ -4,9 +4,10 @@ use crate::cmd::dump::Sink;
 use crate::folder::folder_of_new;
 use crate::progress::{Bar, Unit};
 use credenza::{Error, Result};
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::fs::File;
+use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use tempfile::{SpooledTempFile, spooled_tempfile_in, tempfile_in};
+use tempfile::tempfile_in;
 
 /// So many bytes wait in memory.
 const MEMORY: usize = 4 << 20;
@@ -14,7 +15,10 @@ const MEMORY: usize = 4 << 20;
 /// Records that wait, in the order in which they came.
 #[derive(Debug)]
 pub struct Spool {
-    file: BufWriter<SpooledTempFile>,
+    /// The last of what waits: all of it where there is no file.
+    last: Vec<u8>,
+    /// What came before that.
+    file: Option<File>,
     /// Where the file lies, which has no name.
     folder: PathBuf,
     count: u64,
@@ -31,8 +35,7 @@ impl Spool {
             Ok(_) => beside,
             Err(_) => std::env::temp_dir(),
         };
-        let file = spooled_tempfile_in(MEMORY, &folder);
-        Spool { file: BufWriter::with_capacity(256 << 10, file), folder, count: 0 }
+        Spool { last: Vec::new(), file: None, folder, count: 0 }
     }
 
     /// All that `read` brings.
@@ -46,46 +49,75 @@ impl Spool {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<u64> {
         for part in [key, value] {
             let len = part.len() as u64;
-            let head = self.file.write_all(&len.to_le_bytes());
-            let written = head.and_then(|()| self.file.write_all(part));
+            let written = self.write(&len.to_le_bytes()).and_then(|()| self.write(part));
             written.map_err(|e| cannot_write(e, &self.folder))?;
         }
         self.count += 1;
         Ok(self.count - 1)
     }
 
-    /// Calls `f` with the number, key and value of every record, and shows how far it is.
-    pub fn drain(
-        self,
-        bar: &Bar,
-        mut f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>,
-    ) -> Result<()> {
-        bar.begin("applying", Unit::Records, Some(self.count));
-        let file = self.file.into_inner();
-        let mut file = file.map_err(|e| cannot_write(e.into_error(), &self.folder))?;
-        file.rewind().map_err(cannot_read)?;
-        let mut file = BufReader::with_capacity(256 << 10, file);
-        let (mut key, mut value) = (Vec::new(), Vec::new());
-        for number in 0..self.count {
-            for part in [&mut key, &mut value] {
-                let mut len = [0; 8];
-                file.read_exact(&mut len).map_err(cannot_read)?;
-                let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
-                part.resize(len, 0);
-                file.read_exact(part).map_err(cannot_read)?;
-            }
-            bar.count(number);
-            f(number, &key, &value)?;
+    /// Keeps these bytes in memory, or where they are too many, or there is none, in the file.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let is_room = self.last.len() + bytes.len() <= MEMORY;
+        if is_room && self.last.try_reserve(bytes.len()).is_ok() {
+            self.last.extend_from_slice(bytes);
+            return Ok(());
         }
-        Ok(())
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(tempfile_in(&self.folder)?),
+        };
+        file.write_all(&self.last)?;
+        self.last.clear();
+        file.write_all(bytes)
+    }
+
+    /// Calls `f` with the number, key and value of every record, and shows how far it is.
+    pub fn drain(self, bar: &Bar, f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<()> {
+        bar.begin("applying", Unit::Records, Some(self.count));
+        let Spool { last, file, folder, count } = self;
+        let Some(mut file) = file else { return each(&last[..], count, bar, f) };
+        file.write_all(&last).map_err(|e| cannot_write(e, &folder))?;
+        // The reader's buffer is where it was.
+        drop(last);
+        file.rewind().map_err(cannot_read)?;
+        each(BufReader::with_capacity(256 << 10, file), count, bar, f)
     }
 }
 
-fn cannot_write(e: std::io::Error, folder: &Path) -> Error {
+/// Calls `f` with each of so many records.
+fn each(
+    mut from: impl Read,
+    count: u64,
+    bar: &Bar,
+    mut f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    for number in 0..count {
+        read_part(&mut from, &mut key).map_err(cannot_read)?;
+        read_part(&mut from, &mut value).map_err(cannot_read)?;
+        bar.count(number);
+        f(number, &key, &value)?;
+    }
+    Ok(())
+}
+
+/// Reads a key or a value.
+fn read_part(from: &mut impl Read, part: &mut Vec<u8>) -> io::Result<()> {
+    let mut len = [0; 8];
+    from.read_exact(&mut len)?;
+    let len = usize::try_from(u64::from_le_bytes(len)).unwrap_or(usize::MAX);
+    part.clear();
+    part.try_reserve_exact(len).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    part.resize(len, 0);
+    from.read_exact(part)
+}
+
+fn cannot_write(e: io::Error, folder: &Path) -> Error {
     Error::io("write the temporary file in this folder, of records that wait", e).at(folder)
 }
 
-fn cannot_read(e: std::io::Error) -> Error {
+fn cannot_read(e: io::Error) -> Error {
     Error::io("read the temporary file of records that wait", e)
 }
 
