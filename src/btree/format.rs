@@ -27,9 +27,11 @@ pub(crate) const METAS: [u64; 2] = [512, 1024];
 
 /// Longest key.
 pub const MAX_KEY: usize = 65_536;
+/// Longest value in a table that keeps the values of a key sorted, where it is stored as part of the key.
+pub const MAX_SORTED_VALUE: usize = MAX_KEY;
 /// Longest key as it is stored: of a table whose keys may have several values the key with its zeros
 /// marked, and the value.
-pub(crate) const MAX_STORED_KEY: usize = 3 * MAX_KEY + 1;
+pub(crate) const MAX_STORED_KEY: usize = 2 * MAX_KEY + 1 + MAX_SORTED_VALUE;
 /// Longest value.
 pub const MAX_VALUE: u64 = u32::MAX as u64;
 /// Longest name of a table.

@@ -10,7 +10,8 @@ pub enum Duplicates {
     /// A key has one value.
     #[default]
     None,
-    /// A key has different values, which are in the order of their bytes; of up to 64 KiB.
+    /// A key has different values, which are in the order of their bytes; of up to
+    /// [`MAX_SORTED_VALUE`](super::MAX_SORTED_VALUE).
     Sorted,
     /// A key has values, equal ones too, which are where they were put: behind the others, or at any
     /// place between them.

@@ -113,7 +113,7 @@ mod watch;
 mod writer;
 
 pub use cursor_mut::CursorMut;
-pub use format::{MAX_KEY, MAX_NAME, MAX_VALUE};
+pub use format::{MAX_KEY, MAX_NAME, MAX_SORTED_VALUE, MAX_VALUE};
 pub use handle::{BTree, OpenOptions};
 pub use key::{Key, KeyType};
 pub use kind::{Duplicates, TableOptions};

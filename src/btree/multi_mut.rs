@@ -3,7 +3,7 @@
 use super::bulk::{self, KeyValue};
 use super::counted::{Change, Counts};
 use super::edit::{Old, check_sizes};
-use super::format::MAX_KEY;
+use super::format::MAX_SORTED_VALUE;
 use super::kind::Kind;
 use super::multi::{MultiTable, as_bounds, no_pair};
 use super::multi_cursor::{Among, MultiCursor};
@@ -538,8 +538,8 @@ fn pair_of(begin: &[u8], label: u64) -> Vec<u8> {
 
 fn sorted_pair(pairs: Pairs, key: &[u8], value: &[u8]) -> Result<Vec<u8>> {
     check_sizes(key, value)?;
-    if value.len() > MAX_KEY {
-        let (size, limit) = (value.len() as u64, MAX_KEY as u64);
+    if value.len() > MAX_SORTED_VALUE {
+        let (size, limit) = (value.len() as u64, MAX_SORTED_VALUE as u64);
         return Err(Error::new(ErrorKind::TooLarge { what: "sorted value", size, limit }));
     }
     pairs.check_key(key)?;

@@ -3,7 +3,7 @@
 use crate::any_table::{self, AnyTable, AnyTableMut};
 use crate::args::TableArgs;
 use crate::waiting::for_others;
-use credenza::btree::{BTree, Duplicates, Snapshot, TableOptions, Transaction};
+use credenza::btree::{BTree, Duplicates, MAX_SORTED_VALUE, Snapshot, TableOptions, Transaction};
 use credenza::{Bytes, Error, ErrorKind, Freeze, Get, Result, Scan};
 use std::borrow::Cow;
 use std::path::Path;
@@ -145,11 +145,10 @@ impl TableOf {
 /// An error if a value is longer than those may be that a table keeps sorted. A load finds that out when it has
 /// taken others: here it is known which record it is.
 pub fn check_value(options: &TableOptions, value: &[u8]) -> Result<()> {
-    const LONGEST: usize = 64 << 10;
-    if options.has_duplicates() != Duplicates::Sorted || value.len() <= LONGEST {
+    if options.has_duplicates() != Duplicates::Sorted || value.len() <= MAX_SORTED_VALUE {
         return Ok(());
     }
-    let (what, size, limit) = ("sorted value", value.len() as u64, LONGEST as u64);
+    let (what, size, limit) = ("sorted value", value.len() as u64, MAX_SORTED_VALUE as u64);
     Err(Error::new(ErrorKind::TooLarge { what, size, limit }))
 }
 
