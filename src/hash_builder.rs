@@ -67,8 +67,16 @@ impl HashBuilder {
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         check_sizes(key, value)?;
         self.check_failed()?;
-        self.batch.insert(key, value);
-        self.batch_bytes += key.len() + value.len();
+        if value.len() >= BATCH_BYTES {
+            // Alone: there may be no memory for a copy.
+            self.flush()?;
+            let done = self.store.insert(key, value).map_err(|e| self.place.named(e));
+            self.has_failed = done.is_err();
+            done?;
+        } else {
+            self.batch.insert(key, value);
+            self.batch_bytes += key.len() + value.len();
+        }
         self.added += 1;
         if let Some(recording) = &mut self.recording {
             recording.added(key, value);

@@ -15,6 +15,7 @@ use super::table_mut::TableMut;
 use super::transaction::Transaction;
 use crate::durability::Durability;
 use crate::observe::{Recorder, Started, Steps, Walk, Way, counted};
+use crate::os::file::copy_of;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 use std::borrow::Cow;
@@ -224,7 +225,8 @@ impl BTree {
     #[inline]
     fn look_up(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         let snapshot = self.read_uncounted()?;
-        Ok(snapshot.main().find(key)?.map(|value| Cow::Owned(value.to_vec())))
+        let copied = snapshot.main().find(key)?.map(copy_of).transpose();
+        copied.map(|copied| copied.map(Cow::Owned)).map_err(|e| self.named(e))
     }
 
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.
@@ -232,7 +234,8 @@ impl BTree {
         let look = || {
             let snapshot = self.read_uncounted()?;
             let value = snapshot.main().find(key)?;
-            Ok(value.into_iter().map(|value| Cow::Owned(value.to_vec())).collect())
+            let copied = value.map(copy_of).transpose().map_err(|e| self.named(e))?;
+            Ok(copied.map(Cow::Owned).into_iter().collect())
         };
         let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
         counted(self.recorder(), Operation::GetAll, Some(key), look, done)

@@ -17,6 +17,7 @@ use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
+use crate::os::file::copy_of;
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
@@ -480,7 +481,8 @@ impl Hash {
 
 impl Get for Hash {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        self.get_with(key, |value| Cow::Owned(value.to_vec()))
+        let copied = self.get_with(key, copy_of)?.transpose();
+        copied.map(|copied| copied.map(Cow::Owned)).map_err(|e| self.named(e))
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {

@@ -4,6 +4,7 @@ use super::handle::Hash;
 use super::reader::Hashed;
 use crate::Result;
 use crate::observe::Walk;
+use crate::os::file::copy_of;
 use crate::stats::Moved;
 use std::collections::VecDeque;
 
@@ -48,9 +49,14 @@ impl Iterator for Iter<'_> {
             }
             let from = self.from.take()?;
             let page = &mut self.page;
-            let mut keep =
-                |key: &[u8], value: &[u8]| page.push_back((key.to_vec(), value.to_vec()));
+            let mut kept = Ok(());
+            let mut keep = |key: &[u8], value: &[u8]| {
+                if kept.is_ok() {
+                    kept = copies_of(key, value).map(|copies| page.push_back(copies));
+                }
+            };
             let read = self.store.core().scan_page(from, &mut self.hashed, &mut keep);
+            let read = read.and_then(|next| kept.map(|()| next));
             if let Some(walk) = &mut self.walk {
                 let mut moved = Moved::default();
                 self.page.iter().for_each(|(key, value)| moved.record(key, value));
@@ -71,4 +77,9 @@ impl<'s> IntoIterator for &'s Hash {
     fn into_iter(self) -> Iter<'s> {
         self.iter()
     }
+}
+
+/// Copies of a record, which may be long.
+pub(super) fn copies_of(key: &[u8], value: &[u8]) -> Result<(Vec<u8>, Vec<u8>)> {
+    Ok((copy_of(key)?, copy_of(value)?))
 }

@@ -11,11 +11,13 @@
 use super::core::Core;
 use super::format::{session, words};
 use super::index::{Index, State, not_a_page, not_a_record};
+use super::iter::copies_of;
 use super::page::{Page, address_of, place_of};
 use super::pins::{Pin, ValuePin, try_pin};
 use super::record::{Kind, RecordHeader};
 use super::view::{Holds, bytes, record};
 use crate::os::atomic::{Ordering, fence, pause};
+use crate::os::file::copy_of;
 use crate::os::lock::is_own;
 use crate::os::memory::memory_bytes;
 use crate::os::shared::SharedMap;
@@ -240,7 +242,7 @@ impl Core {
     fn get_copy(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         self.without_pin(|index, state| {
             let found = index.find(&self.data, &Unpinned, key, state, index.place(key))?;
-            Ok(found.map(|(_, value)| value.to_vec()))
+            found.map(|(_, value)| copy_of(value)).transpose()
         })
     }
 
@@ -250,8 +252,10 @@ impl Core {
         for _ in 0..ATTEMPTS {
             let copied = self.without_pin(|index, state| {
                 let values = index.find_many(&self.data, &Unpinned, keys, state)?;
-                let copy = |value: Option<(u64, &[u8])>| value.map(|(_, value)| value.to_vec());
-                Ok(values.map(|values| values.into_iter().map(copy).collect()))
+                let copy = |value: Option<(u64, &[u8])>| {
+                    value.map(|(_, value)| copy_of(value)).transpose()
+                };
+                values.map(|values| values.into_iter().map(copy).collect()).transpose()
             })?;
             if let Some(copied) = copied {
                 return Ok(copied);
@@ -379,8 +383,14 @@ impl Core {
             let mut hashed = before;
             hashed.check(index)?;
             let mut records = Vec::new();
-            let keep = &mut |key: &[u8], value: &[u8]| records.push((key.to_vec(), value.to_vec()));
+            let mut kept = Ok(());
+            let keep = &mut |key: &[u8], value: &[u8]| {
+                if kept.is_ok() {
+                    kept = copies_of(key, value).map(|copies| records.push(copies));
+                }
+            };
             let next = self.scan_page_of(index, state, &Unpinned, from, keep)?;
+            kept?;
             Ok((records, next, hashed))
         };
         let (records, next, after) = self.without_pin(copy)?;

@@ -95,6 +95,14 @@ pub(crate) fn make_room<T>(list: &mut Vec<T>, more: usize) -> Result<()> {
     list.try_reserve(more).map_err(no_memory)
 }
 
+/// A copy of what may be long; an error if memory is short.
+pub(crate) fn copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
+    let mut copy = Vec::new();
+    copy.try_reserve_exact(bytes.len()).map_err(no_memory)?;
+    copy.extend_from_slice(bytes);
+    Ok(copy)
+}
+
 #[cold]
 fn no_memory(_: TryReserveError) -> Error {
     Error::io("get memory", io::ErrorKind::OutOfMemory.into())

@@ -3,11 +3,13 @@
 //! Keys, values and paths are bytes: `"key"` holds them if they are UTF-8, `"key_base64"` if they are
 //! not, as in the `jsonl` text format.
 
-use crate::output;
+use crate::output::{self, Output};
 use base64::Engine as _;
+use base64::display::Base64Display;
 use base64::prelude::BASE64_STANDARD;
-use credenza::Result;
+use credenza::{Error, Result};
 use serde_json::{Map, Value};
+use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -32,15 +34,34 @@ pub fn with_paths<const N: usize>(paths: [(&str, &Path); N], rest: Value) -> Val
     Value::Object(object)
 }
 
-/// An object with a key, and the value if there is one, on a line; without a value it is null.
-pub fn record_line(key: &[u8], value: Option<&[u8]>) -> String {
-    let mut object = Map::new();
-    put_bytes(&mut object, "key", key);
+/// Writes an object with a key and the value, if there is one, on a line; without a value it is null. Nothing is
+/// made of them in memory, where there may be no room for a long value.
+pub fn put_record(out: &mut Output, key: &[u8], value: Option<&[u8]>) -> Result<()> {
+    put_field(out, "{", "key", key)?;
     match value {
-        Some(value) => put_bytes(&mut object, "value", value),
-        None => drop(object.insert("value".into(), Value::Null)),
+        Some(value) => put_field(out, ",", "value", value)?,
+        None => out.put(b",\"value\":null")?,
     }
-    line(&Value::Object(object))
+    out.put(b"}\n")
+}
+
+/// Writes an object with a key on a line.
+pub fn put_key(out: &mut Output, key: &[u8]) -> Result<()> {
+    put_field(out, "{", "key", key)?;
+    out.put(b"}\n")
+}
+
+/// Writes a field as [`put_bytes`] makes it.
+fn put_field(out: &mut Output, begin: &str, name: &str, bytes: &[u8]) -> Result<()> {
+    let written = match std::str::from_utf8(bytes) {
+        Ok(text) => write!(out, "{begin}\"{name}\":")
+            .and_then(|()| serde_json::to_writer(&mut *out, text).map_err(io::Error::from)),
+        Err(_) => {
+            let text = Base64Display::new(bytes, &BASE64_STANDARD);
+            write!(out, "{begin}\"{name}_base64\":\"{text}\"")
+        }
+    };
+    written.map_err(|e| Error::io("write", e).at(out.name()))
 }
 
 /// The value on a line.

@@ -4,6 +4,8 @@ use crate::exit;
 use crate::replaced::{check_is_no_store, check_is_other};
 use credenza::{Error, ErrorKind, Result, Staged};
 use indicatif::HumanCount;
+use std::borrow::Cow;
+use std::convert::Infallible;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -90,6 +92,11 @@ impl Output {
     pub fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.writer.write_all(bytes).map_err(|e| Error::io("write", e).at(&self.name))
     }
+
+    /// Writes bytes as [`escaped`] has them, a piece at a time: for all of a long value there may be no memory.
+    pub fn put_escaped(&mut self, bytes: &[u8]) -> Result<()> {
+        each_escaped(bytes, |piece| self.put(piece.as_bytes()))
+    }
 }
 
 impl Write for Output {
@@ -155,23 +162,42 @@ pub fn counted(n: u64, noun: &str) -> String {
 /// Bytes as people read them: text as it is, everything else as `\xNN`.
 pub fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
-    for chunk in bytes.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\\' => text.push_str("\\\\"),
-                '\n' => text.push_str("\\n"),
-                '\r' => text.push_str("\\r"),
-                '\t' => text.push_str("\\t"),
-                c if c.is_control() || is_invisible(c) => {
-                    let mut buf = [0; 4];
-                    c.encode_utf8(&mut buf).bytes().for_each(|b| push_hex(&mut text, b));
-                }
-                c => text.push(c),
-            }
-        }
-        chunk.invalid().iter().for_each(|b| push_hex(&mut text, *b));
-    }
+    let put = |piece: &str| {
+        text.push_str(piece);
+        Ok::<_, Infallible>(())
+    };
+    let Ok(()) = each_escaped(bytes, put);
     text
+}
+
+/// Gives them to `put`, a piece at a time.
+fn each_escaped<E>(bytes: &[u8], mut put: impl FnMut(&str) -> Result<(), E>) -> Result<(), E> {
+    for chunk in bytes.utf8_chunks() {
+        let (text, mut from) = (chunk.valid(), 0);
+        for (at, found) in text.match_indices(is_escaped) {
+            put(&text[from..at])?;
+            put(&escape_of(found))?;
+            from = at + found.len();
+        }
+        put(&text[from..])?;
+        chunk.invalid().iter().try_for_each(|byte| put(&hex(*byte)))?;
+    }
+    Ok(())
+}
+
+fn is_escaped(c: char) -> bool {
+    c == '\\' || c.is_control() || is_invisible(c)
+}
+
+/// What stands for a character that is escaped.
+fn escape_of(c: &str) -> Cow<'static, str> {
+    match c {
+        "\\" => "\\\\".into(),
+        "\n" => "\\n".into(),
+        "\r" => "\\r".into(),
+        "\t" => "\\t".into(),
+        c => c.bytes().map(hex).collect::<String>().into(),
+    }
 }
 
 /// A key as people read it, cut where it is long.
@@ -215,8 +241,8 @@ fn is_invisible(c: char) -> bool {
     matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
-fn push_hex(text: &mut String, byte: u8) {
-    text.push_str(&format!("\\x{byte:02x}"));
+fn hex(byte: u8) -> String {
+    format!("\\x{byte:02x}")
 }
 
 #[cfg(test)]

@@ -2,12 +2,12 @@
 
 use crate::any_table::Records;
 use crate::changing::{Changing, no_numbers, was_there};
-use crate::output::escaped;
+use crate::output::Output;
 use crate::table::TableOf;
 use crate::waiting::for_others;
 use credenza::btree;
 use credenza::hash::{self, Hash};
-use credenza::{Bytes, Error, Get as _, Result};
+use credenza::{Error, Get, Result};
 
 /// A store, and the transaction that has begun, if one has.
 pub enum Session<'s> {
@@ -32,15 +32,16 @@ impl<'s> Session<'s> {
         matches!(self, Session::Hash(_, Some(_)) | Session::BTree(_, Some(_)))
     }
 
-    /// The value of a key, as people read it; several, one a line.
-    pub fn get(&mut self, key: &[u8]) -> Result<Option<String>> {
+    /// Writes the value of a key as people read it; several, one a line. Whether there is one.
+    pub fn get(&mut self, key: &[u8], out: &mut Output) -> Result<bool> {
         match self {
-            Session::Hash(_, Some(transaction)) => Ok(transaction.get(key)?.map(escaped)),
-            Session::Hash(store, None) => store.get_with(key, escaped),
+            Session::Hash(_, Some(transaction)) => put_lines(out, transaction.get(key)?),
+            // A copy: nothing is held while somebody is slow to read.
+            Session::Hash(store, None) => put_lines(out, Get::get(*store, key)?),
             Session::BTree(table, Some(transaction)) => {
-                table.within(transaction, |table| lines(table.read().get_all(key)?))
+                table.within(transaction, |table| put_lines(out, table.read().get_all(key)?))
             }
-            Session::BTree(table, None) => lines(table.get_all(key)?),
+            Session::BTree(table, None) => put_lines(out, table.get_all(key)?),
         }
     }
 
@@ -151,10 +152,15 @@ fn none() -> Error {
     Error::invalid("there is no transaction: 'begin' begins one")
 }
 
-/// Values as people read them.
-fn lines(values: Vec<Bytes<'_>>) -> Result<Option<String>> {
-    let lines: Vec<String> = values.iter().map(|value| escaped(value)).collect();
-    Ok((!lines.is_empty()).then(|| lines.join("\n")))
+/// Writes values as people read them, one a line; whether there are any.
+fn put_lines(out: &mut Output, values: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Result<bool> {
+    let mut are_any = false;
+    for value in values {
+        are_any = true;
+        out.put_escaped(value.as_ref())?;
+        out.put(b"\n")?;
+    }
+    Ok(are_any)
 }
 
 fn each(records: Records<'_>, take: Take<'_>) -> Result<()> {

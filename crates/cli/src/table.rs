@@ -6,6 +6,7 @@ use crate::waiting::for_others;
 use credenza::btree::{BTree, Duplicates, MAX_SORTED_VALUE, Snapshot, TableOptions, Transaction};
 use credenza::{Bytes, Error, ErrorKind, Freeze, Get, Result, Scan};
 use std::borrow::Cow;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -142,6 +143,19 @@ impl TableOf {
     }
 }
 
+/// A copy of a value, for which there may be no memory.
+fn owned(value: Bytes<'_>) -> Result<Bytes<'static>> {
+    let value = match value {
+        Cow::Owned(value) => return Ok(Cow::Owned(value)),
+        Cow::Borrowed(value) => value,
+    };
+    let mut copy = Vec::new();
+    let room = copy.try_reserve_exact(value.len());
+    room.map_err(|_| Error::io("get memory", io::ErrorKind::OutOfMemory.into()))?;
+    copy.extend_from_slice(value);
+    Ok(Cow::Owned(copy))
+}
+
 /// An error if a value is longer than those may be that a table keeps sorted. A load finds that out when it has
 /// taken others: here it is known which record it is.
 pub fn check_value(options: &TableOptions, value: &[u8]) -> Result<()> {
@@ -162,14 +176,11 @@ pub fn no_table(name: &str) -> Error {
 
 impl Get for TableOf {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        self.read(|table| Ok(table.get(key)?.map(|value| Cow::Owned(value.into_owned()))))
+        self.read(|table| table.get(key)?.map(owned).transpose())
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        self.read(|table| {
-            let own = |value: Bytes<'_>| Cow::Owned(value.into_owned());
-            Ok(table.get_all(key)?.into_iter().map(own).collect())
-        })
+        self.read(|table| table.get_all(key)?.into_iter().map(owned).collect())
     }
 }
 

@@ -3,11 +3,15 @@
 
 mod common;
 
-use common::{Folder, Records, Run, cdb_text, plain_records, program, run_with};
+use common::{Folder, Records, Run, cdb_text, names_in, plain_records, program, run_with};
 use std::process::Command;
 
+/// Bytes of a value that fits once into what is left, and not twice.
+const LONG: usize = 40 << 20;
 /// What the program may have, in KiB, for many keys: as it is built for tests it needs most of it for itself.
 const LITTLE: u32 = 100_000;
+/// The same for a long value.
+const LESS_THAN_TWO: u32 = 140_000;
 
 /// Runs the program with no more addresses than so many KiB.
 #[track_caller]
@@ -18,6 +22,16 @@ fn limited(kib: u32, args: &[&str]) -> Run {
     let err = String::from_utf8_lossy(&done.stderr).into_owned();
     let status = done.status.code().unwrap_or_else(|| panic!("{args:?}: {}: {err}", done.status));
     Run { status, out: done.stdout, err }
+}
+
+/// All of a value that is written as so many bytes, or an error that says what to do.
+#[track_caller]
+fn is_whole_or_told(args: &[&str], written: usize) {
+    let got = limited(LESS_THAN_TWO, args);
+    match got.status {
+        0 => assert!(got.out.len() > written, "{args:?}: {} bytes", got.out.len()),
+        _ => assert!(got.status == 111 && got.err.contains("`ulimit -v`"), "{args:?}: {}", got.err),
+    }
 }
 
 /// Half a million keys.
@@ -47,6 +61,63 @@ fn keys_that_do_not_fit_in_memory_are_an_error_of_every_policy() {
                 assert!(got.err.contains("`ulimit -v`"), "{args:?}: {}", got.err);
                 assert!(std::fs::read(store).expect("a store") == *before, "{args:?}");
                 assert_eq!(folder.names(), names, "{args:?}");
+            }
+        }
+    }
+}
+
+/// A folder with a store of each of Credenza's kinds, which has one long value.
+fn long_values(value: &[u8]) -> (Folder, [String; 3]) {
+    let folder = Folder::new();
+    let records: Records = vec![(b"k".to_vec(), value.to_vec())];
+    let stores = ["constant", "hash", "btree"].map(|kind| folder.store(kind, &records));
+    (folder, stores)
+}
+
+#[test]
+fn long_values_are_shown_in_little_memory() {
+    let line = [&[b'v'; 4095][..], b"\n"].concat();
+    let (_folder, stores) = long_values(&line.repeat(LONG / line.len()));
+    for store in &stores {
+        is_whole_or_told(&["get", store, "k", "--json"], LONG);
+        is_whole_or_told(&["scan", store, "--full"], LONG);
+    }
+    let [constant, _, btree] = &stores;
+    is_whole_or_told(&["range", btree, "--full"], LONG);
+    // Nothing is copied of a store that never changes.
+    limited(LESS_THAN_TWO, &["get", constant, "k", "--json"]).expect(0);
+    limited(LESS_THAN_TWO, &["scan", constant, "--full"]).expect(0);
+    let (_folder, [constant, ..]) = long_values(&vec![0xff; LONG]);
+    is_whole_or_told(&["scan", &constant, "--json"], LONG / 3 * 4);
+}
+
+#[test]
+fn long_values_are_converted_in_little_memory_or_not_at_all() {
+    let (folder, stores) = long_values(&vec![b'v'; LONG]);
+    let text = folder.file("text", [b"k\t", &vec![b'v'; LONG][..], b"\n"].concat());
+    let names = folder.names();
+    let target = folder.path("target");
+    for kind in ["constant", "hash", "btree", "jsonl"] {
+        for source in stores.iter().chain([&text]) {
+            for kib in [LESS_THAN_TWO, 180_000] {
+                let mut args = vec!["convert", source, &target, "--to", kind];
+                args.extend(source.ends_with("text").then_some(["--from", "tsv"]).iter().flatten());
+                let got = limited(kib, &args);
+                if got.status == 111 {
+                    assert!(
+                        got.err.contains("memory") || got.err.contains("`ulimit -v`"),
+                        "{args:?}: {}",
+                        got.err
+                    );
+                    assert_eq!(folder.names(), names, "{args:?}");
+                    continue;
+                }
+                got.expect(0);
+                for name in names_in(folder.0.path()) {
+                    if name.starts_with("target") {
+                        std::fs::remove_file(folder.path(&name)).expect("it can be removed");
+                    }
+                }
             }
         }
     }

@@ -246,7 +246,7 @@ impl<'a> Answers<'a> {
 
     fn write(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         match (self, value) {
-            (Answers::Json(out), value) => out.put(json::record_line(key, value).as_bytes()),
+            (Answers::Json(out), value) => json::put_record(out, key, value),
             (_, None) => Ok(()),
             (Answers::Raw(out), Some(value)) => {
                 out.put(value)?;

@@ -102,8 +102,7 @@ pub fn run(args: &Range, quiet: bool) -> Result<Status> {
             dump::write_text(format, is_single, out, |write| each(args, &table, &bar, write))?;
         }
         None => {
-            let mut show =
-                |key: &[u8], value: &[u8]| out.put(args.shown.line(key, value).as_bytes());
+            let mut show = |key: &[u8], value: &[u8]| args.shown.put(&mut out, key, value);
             each(args, &table, &bar, &mut show)?;
             out.finish()?;
         }

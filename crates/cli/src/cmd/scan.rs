@@ -3,11 +3,10 @@
 use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status};
 use crate::exit::Status;
 use crate::json;
-use crate::output::{Output, begin, escaped};
+use crate::output::{Output, begin};
 use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Error, Result, Scan as _};
-use serde_json::{Map, Value};
 use std::path::PathBuf;
 
 /// Bytes of a key or value that are shown without --full.
@@ -78,7 +77,7 @@ pub fn run(args: &Scan, quiet: bool) -> Result<Status> {
         let scanned = store.scan(|key, value| {
             count += 1;
             bar.count(count);
-            out.put(args.shown.line(key, value).as_bytes())?;
+            args.shown.put(&mut out, key, value)?;
             left -= 1;
             // An error is how a scan is stopped; which one is seen by `left` alone.
             if left == 0 { Err(Error::invalid("the limit is reached")) } else { Ok(()) }
@@ -92,24 +91,26 @@ pub fn run(args: &Scan, quiet: bool) -> Result<Status> {
 }
 
 impl Shown {
-    /// A record on a line.
-    pub fn line(&self, key: &[u8], value: &[u8]) -> String {
+    /// Writes a record on a line.
+    pub fn put(&self, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
         match (self.json, self.keys) {
-            (true, false) => json::record_line(key, Some(value)),
-            (true, true) => {
-                let mut object = Map::new();
-                json::put_bytes(&mut object, "key", key);
-                json::line(&Value::Object(object))
+            (true, false) => return json::put_record(out, key, Some(value)),
+            (true, true) => return json::put_key(out, key),
+            (false, false) => {
+                self.put_shown(out, key)?;
+                out.put(b"\t")?;
+                self.put_shown(out, value)?;
             }
-            (false, false) => format!("{}\t{}\n", shown(key, self.full), shown(value, self.full)),
-            (false, true) => format!("{}\n", shown(key, self.full)),
+            (false, true) => self.put_shown(out, key)?,
         }
+        out.put(b"\n")
     }
-}
 
-fn shown(bytes: &[u8], full: bool) -> String {
-    if full || bytes.len() <= SHOWN_BYTES {
-        return escaped(bytes);
+    fn put_shown(&self, out: &mut Output, bytes: &[u8]) -> Result<()> {
+        if self.full || bytes.len() <= SHOWN_BYTES {
+            return out.put_escaped(bytes);
+        }
+        out.put_escaped(begin(bytes, SHOWN_BYTES))?;
+        out.put(format!(" ... ({} bytes)", bytes.len()).as_bytes())
     }
-    format!("{} ... ({} bytes)", escaped(begin(bytes, SHOWN_BYTES)), bytes.len())
 }

@@ -173,9 +173,9 @@ impl Conversation<'_> {
     }
 
     fn get(&mut self, key: &[u8]) -> Result<Said> {
-        match self.session.get(key)? {
-            Some(text) => self.say(&format!("{text}\n")),
-            None => Ok(self.missing(key)),
+        match self.session.get(key, &mut self.out)? {
+            true => Ok(Said::Done),
+            false => Ok(self.missing(key)),
         }
     }
 
@@ -198,7 +198,10 @@ impl Conversation<'_> {
         let mut left = limit;
         if left > 0 {
             session.scan(prefix, &mut |key, value| {
-                out.put(format!("{}\t{}\n", escaped(key), escaped(value)).as_bytes())?;
+                out.put_escaped(key)?;
+                out.put(b"\t")?;
+                out.put_escaped(value)?;
+                out.put(b"\n")?;
                 left -= 1;
                 Ok(left > 0)
             })?;
