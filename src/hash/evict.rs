@@ -24,11 +24,12 @@
 use super::clean::Group;
 use super::core::Core;
 use super::format::{Header, words};
+use super::handle::Hash;
 use super::index::{Located, damaged, not_a_record};
 use super::record::{EVICTION_BYTES, Kind, RecordHeader, USED};
 use super::scan::{self, Next, Place};
 use super::view::{Holds, RecordView, record};
-use super::writer::{Change, Writer};
+use super::writer::{Change, Writer, check_sizes};
 use crate::os::atomic::Ordering;
 use crate::{Error, ErrorKind, Result};
 use std::cmp::Ordering as Order;
@@ -125,6 +126,29 @@ struct Living<'w> {
     is_dropped: bool,
 }
 
+impl Hash {
+    /// Checks a record before it is put, as who keeps it for later wants to who knows only now where it came from:
+    /// the store takes it, whatever else it has by then.
+    ///
+    /// # Errors
+    /// The key, the value or the record is over its limit.
+    pub fn check_record(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        check_sizes(key, value)?;
+        match self.limit() {
+            0 => Ok(()),
+            limit => check_room(limit, RecordHeader::new(Kind::Put, key, value).room(), "record"),
+        }
+    }
+}
+
+/// An error if there are more bytes than there may be.
+fn check_room(limit: u64, room: u64, what: &'static str) -> Result<()> {
+    match room > limit {
+        true => Err(Error::new(ErrorKind::TooLarge { what, size: room, limit })),
+        false => Ok(()),
+    }
+}
+
 impl Living<'_> {
     fn room(&self) -> u64 {
         self.record.header.room()
@@ -155,9 +179,7 @@ impl Writer<'_> {
     }
 
     fn make_way_within(&self, limit: u64, room: u64, what: &'static str) -> Result<()> {
-        if room > limit {
-            return Err(Error::new(ErrorKind::TooLarge { what, size: room, limit }));
-        }
+        check_room(limit, room, what)?;
         match self.drop_oldest(limit, room) {
             // There is room as it is: more is made when it can be.
             Err(error) if !error.is_bad_file() && self.excess(limit, room) == 0 => Ok(()),

@@ -60,6 +60,14 @@ impl Additions {
         }
     }
 
+    /// An error if there can be no such record: in time to say where it came from, for who keeps it for later.
+    pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Additions::Hash(batches) => batches.store.check_record(key, value),
+            Additions::BTree(into) => check_value(&into.options, value),
+        }
+    }
+
     /// The key, as it is stored, gets the value.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {

@@ -5,7 +5,7 @@ use crate::any_table::AnyTableMut;
 use crate::cmd::dump::Sink;
 use crate::progress::Bar;
 use crate::spool::Spool;
-use crate::table::TableOf;
+use crate::table::{TableOf, check_value};
 use crate::waiting::for_others;
 use credenza::hash::Hash;
 use credenza::{Error, ErrorKind, Result, Scan, Store};
@@ -103,6 +103,14 @@ impl Changing {
         match self {
             Changing::Hash(store) => Ok(Additions::to_hash(store.clone())),
             Changing::BTree(table) => Additions::to_table(table, may_wait),
+        }
+    }
+
+    /// An error if there can be no such record: in time to say where it came from, for who keeps it for later.
+    pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Changing::Hash(store) => store.check_record(key, value),
+            Changing::BTree(table) => check_value(&table.options, value),
         }
     }
 

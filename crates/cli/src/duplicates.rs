@@ -73,11 +73,13 @@ impl Filter {
                     return Err(repeated(text));
                 }
                 if let Some(spool) = spool {
+                    self.target.check(key, value)?;
                     spool.add(key, value)?;
                     return Ok(());
                 }
             }
             How::Last(spool, last) => {
+                self.target.check(key, value)?;
                 let number = spool.add(key, value)?;
                 last.put(key, number)?;
                 return Ok(());

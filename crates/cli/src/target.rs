@@ -100,6 +100,15 @@ impl Target {
         matches!(self, Target::Existing(Additions::Hash(_)))
     }
 
+    /// An error if this record cannot be added: see [`Additions::check`].
+    pub fn check(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Target::Existing(additions) => additions.check(key, value),
+            // What a new store cannot have is no record of a text.
+            _ => Ok(()),
+        }
+    }
+
     /// Adds a record; the values of one key keep the order in which they are added.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {

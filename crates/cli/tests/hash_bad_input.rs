@@ -447,3 +447,29 @@ fn a_store_grows_as_far_as_the_limit_of_addresses_lets_it() {
         }
     }
 }
+
+/// Danger: a record that is refused when it is put, long after it was read, is told of without its place.
+#[test]
+fn a_record_that_is_refused_names_its_line_although_it_waits() {
+    let folder = Folder::new();
+    let (hash, btree) = (folder.path("hash"), folder.path("btree"));
+    run(&["create", &hash, "--engine", "hash", "--limit", "1MiB"]).expect(0);
+    run(&["create", &btree, "--engine", "btree"]).expect(0);
+    run(&["table", "create", &btree, "several", "--duplicates", "sorted"]).expect(0);
+    let text = format!("a\tb\nk\t{}\nc\td\n", "v".repeat(2 << 20));
+    let several = ["--table", "several"];
+    let load_last = ["load", &btree, "--from", "tsv", "--duplicates", "last"];
+    let put_absent = ["put", &btree, "--from", "tsv", "--if-absent"];
+    for args in [
+        ["load", &hash, "--from", "tsv", "--duplicates", "error"].to_vec(),
+        ["put", &hash, "--from", "tsv", "--if-absent"].to_vec(),
+        [&load_last[..], &several].concat(),
+        [&put_absent[..], &several].concat(),
+    ] {
+        let got = run_with(&args, text.as_bytes()).expect(111);
+        assert!(got.err.contains("tsv input, line 2, column 1: a "), "{args:?}: {}", got.err);
+        assert!(got.err.contains("is over the limit of "), "{args:?}: {}", got.err);
+    }
+    let stat = parsed(run(&["stat", &hash, "--json"]));
+    assert_eq!(stat["records"], 1, "which was put before, by --if-absent alone");
+}

@@ -138,6 +138,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
             let take = |key: &[u8], value: &[u8]| {
                 // Looked at here, where its place is known.
                 store.key_of(key).map_err(Refusal::Record)?;
+                store.check(key, value)?;
                 Ok::<_, Refusal>(take(key, value)?)
             };
             input::each_record(inputs, Some(format), &bar, take).map(drop)
