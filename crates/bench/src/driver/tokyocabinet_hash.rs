@@ -275,7 +275,11 @@ impl Store for HashStore<'_> {
         while unsafe { (api.tchdbiternext3)(self.handle.hdb, key.string, value.string) } {
             take(key.bytes(), value.bytes());
         }
-        Ok(())
+        // SAFETY: the database is open.
+        match unsafe { (api.tchdbecode)(self.handle.hdb) } {
+            NO_RECORD => Ok(()),
+            _ => Err(self.handle.refused("tchdbiternext3")),
+        }
     }
 }
 
@@ -338,5 +342,38 @@ impl Drop for ExtensibleString<'_> {
     fn drop(&mut self) {
         // SAFETY: made by tcxstrnew, deleted once.
         unsafe { (self.api.tcxstrdel)(self.string) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::driver::tests::fixed;
+
+    /// Danger: a scan ends where the library cannot read on, and what is behind it is told as lost, or as a wrong
+    /// answer, of a store that said what is wrong with it.
+    #[test]
+    fn a_scan_says_what_the_library_cannot_read() {
+        let driver = match TokyoCabinetHash::load(None) {
+            Ok(driver) => driver,
+            Err(e) => return eprintln!("not tested: {e}"),
+        };
+        let (records, folder) = (fixed(8, 40), tempfile::tempdir().unwrap());
+        let (shape, path) = (Shape::of(&records), folder.path().join("store"));
+        driver.build(&records, &shape, &path).unwrap();
+        let count = || {
+            let mut count = 0;
+            let mut store = driver.open(&path, &shape, Reading::Warm).unwrap();
+            store.scan(|_, _| count += 1).map(|()| count)
+        };
+        assert_eq!(count().unwrap(), records.len());
+        let mut file = std::fs::read(&path).unwrap();
+        let (key, _) = records.get(records.len() / 2);
+        let at = file.windows(key.len()).rposition(|bytes| bytes == key).unwrap();
+        // The record begins up to 16 bytes before its key: whatever it is, it is no record any more.
+        file[at - 16..at].fill(0x77);
+        std::fs::write(&path, &file).unwrap();
+        let error = count().unwrap_err().to_string();
+        assert!(error.contains("tchdbiternext3"), "{error}");
     }
 }
