@@ -8,7 +8,7 @@
 //! process that it starts. They are let go together: a member says that it is ready and then waits to be
 //! told. The clock of each runs over its first passes, and nobody stops before the clocks of all have
 //! stopped: what is timed is timed while all the others are busy, too. A writer opens the store first,
-//! as some change it before readers come, and stops last.
+//! as some change it before readers come, and stops last; its clock stops with those of the readers.
 //!
 //! Invariants: a process ends when the one that started it does, whatever way that goes; a member that
 //! fails or crashes ends the others, and the store has failed.
@@ -344,6 +344,8 @@ fn conduct<M: Member>(
     let mut readers = readers.into_iter().map(ready).collect::<Result<Vec<M>>>()?;
     writer.iter_mut().chain(&mut readers).for_each(Member::tell);
     enough(&mut readers)?;
+    // Its clock stops with theirs; it goes on until they have ended.
+    writer.iter_mut().for_each(Member::tell);
     if spec.rate_of(group.phase).is_some() {
         // They have stopped when they are ready for the rate, and end by themselves once they are let go.
         readers.iter_mut().for_each(Member::tell);

@@ -172,8 +172,8 @@ pub(super) struct Writes<'a> {
 }
 
 impl Writes<'_> {
-    /// Stores the other of two values for random records until it is told to stop; then every record
-    /// must have the value that was stored last.
+    /// Stores the other of two values for random records, on the clock until it is told that those of the readers
+    /// have stopped, and then until it is told to stop; then every record must have the value that was stored last.
     pub(super) fn until_told<W: Writer>(
         &self,
         store: &mut W,
@@ -194,19 +194,25 @@ impl Writes<'_> {
         }
         to.ready()?;
         let mut random = Rng::new(self.seed, stream::BESIDE);
-        let (start, mut done) = (Instant::now(), Done::default());
-        loop {
+        let mut change = || -> Result<()> {
             for _ in 0..CHANGES {
                 let i = random.index(records.len());
                 has_other[i] = !has_other[i];
                 store.insert(records.key(i), value(i, has_other[i]))?;
             }
+            Ok(())
+        };
+        let (start, mut done) = (Instant::now(), Done::default());
+        while done.ops == 0 || !to.has_spoken()? {
+            change()?;
             done.ops += CHANGES as u64;
-            if to.has_spoken()? {
-                break;
-            }
         }
         done.seconds = start.elapsed().as_secs_f64();
+        to.wait()?;
+        // What readers do after their clocks have stopped takes less from the writer, at a rate much less.
+        while !to.has_spoken()? {
+            change()?;
+        }
         to.wait()?;
         for (i, is_other) in has_other.iter().enumerate() {
             let expected = Some(value(i, *is_other));

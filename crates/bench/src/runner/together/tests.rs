@@ -184,6 +184,99 @@ fn a_writer_finds_what_it_stored_or_tells() {
     }
 }
 
+/// Says "go" at once, "your clock stops" when it was asked five times, and "stop" when it was asked 50 times.
+struct InTurn {
+    waited: usize,
+    asked: usize,
+    done: Option<Done>,
+}
+
+impl Coordinator for InTurn {
+    fn say(&mut self, word: Word) -> Result<()> {
+        if let Word::Done(done) = word {
+            self.done = Some(*done);
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self) -> Result<()> {
+        self.waited += 1;
+        Ok(())
+    }
+
+    fn has_spoken(&mut self) -> Result<bool> {
+        self.asked += 1;
+        Ok(self.asked >= [5, 50][self.waited.saturating_sub(1).min(1)])
+    }
+}
+
+/// Danger: what a writer does while readers wait for their next lookup is told as what it does beside readers who
+/// never wait.
+#[test]
+fn a_writer_counts_what_it_does_while_the_clocks_run_and_goes_on() {
+    let together = Together { part: Some(Part::Writer), ..Together::default() };
+    with_round(Lie::None, &[Phase::GetHit], Mix::default(), together, |round| {
+        round.driver.build(&same(&round.inputs.records), &round.shape, &round.path).unwrap();
+        let mut to = InTurn { waited: 0, asked: 0, done: None };
+        round.part(&mut to).unwrap();
+        assert_eq!((to.waited, to.asked), (3, 50));
+        let done = to.done.unwrap();
+        assert_eq!((done.wrong, done.ops), (None, 5 * 64));
+    });
+}
+
+/// What happened, in turn: who was told something, and what was heard of whom.
+type Log = std::rc::Rc<std::cell::RefCell<Vec<String>>>;
+
+struct Noted {
+    name: &'static str,
+    says: Vec<Word>,
+    log: Log,
+}
+
+impl member::Member for Noted {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn tell(&mut self) {
+        self.log.borrow_mut().push(format!("tell {}", self.name));
+    }
+
+    fn hear(&mut self) -> Result<Word> {
+        let word = self.says.remove(0);
+        self.log.borrow_mut().push(format!("{} {}", self.name, name(&word)));
+        Ok(word)
+    }
+}
+
+/// Danger: as above, from who conducts them.
+#[test]
+fn a_writers_clock_stops_before_readers_begin_at_a_rate() {
+    let rate = Rate { per_second: 50_000.0, arrivals: Arrivals::Poisson, seconds: 0.001 };
+    let done = || Word::Done(Box::default());
+    for rate in [None, Some(rate)] {
+        let log = Log::default();
+        let paced = rate.iter().flat_map(|_| [Word::Ready]);
+        let says = [Word::Ready, Word::Enough].into_iter().chain(paced).chain([done()]).collect();
+        let reader = Noted { name: "reader", says, log: log.clone() };
+        let writer = Noted { name: "writer", says: vec![done()], log: log.clone() };
+        let (phase, by) = (Phase::GetHit, By::Threads);
+        with_round(Lie::None, &[phase], Mix::default(), Together::default(), |round| {
+            let spec = Spec { rate, ..round.spec.clone() };
+            let group = Group { phase, by, readers: 1, with_writer: true };
+            super::conduct(&spec, group, vec![reader], Some(writer)).unwrap();
+        });
+        let log = log.borrow();
+        let begin = ["reader ready", "tell writer", "tell reader", "reader enough", "tell writer"];
+        let at_rate = ["tell reader", "reader ready"];
+        let end = ["tell reader", "reader done", "tell writer", "writer done"];
+        let at_rate = at_rate.iter().filter(|_| rate.is_some());
+        let expected: Vec<&str> = begin.iter().chain(at_rate).chain(&end).copied().collect();
+        assert_eq!(*log, expected);
+    }
+}
+
 /// What so many threads of one process say of a store that lies so.
 fn threads(lie: Lie, readers: usize, with_writer: bool) -> Result<Throughput> {
     let group = Group { phase: Phase::GetHit, by: By::Threads, readers, with_writer };
