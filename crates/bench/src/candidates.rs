@@ -45,7 +45,7 @@ impl ForDriver for Look<'_> {
         let package = D::SOURCE.and_then(|source| source.package);
         let (version, library, error) = match tried::load::<D>(self.0) {
             Ok(driver) => {
-                let (version, library) = version::<D>(&driver);
+                let (version, library) = version_of::<D>(&driver);
                 (Some(version), library, None)
             }
             Err(e) => (None, None, Some(e)),
@@ -68,7 +68,7 @@ impl ForDriver for Look<'_> {
 }
 
 /// The version as the library tells it, or its package, or else which file it is; and the library's file.
-fn version<D: Driver>(driver: &D) -> (String, Option<PathBuf>) {
+pub(crate) fn version_of<D: Driver>(driver: &D) -> (String, Option<PathBuf>) {
     let identity = driver.identity();
     let packaged = || D::SOURCE?.debian_version(identity.file.as_deref()?);
     let version = match identity.version.as_str() {
@@ -103,7 +103,7 @@ impl ForDriver for Describe<'_> {
     fn run<D: Driver>(self) -> Result<StoreInfo> {
         let driver = tried::load::<D>(self.library)?;
         driver.admit()?;
-        let (version, library) = version::<D>(&driver);
+        let (version, library) = version_of::<D>(&driver);
         // A server does for every change what it is set up to do.
         let class = if D::IS_SERVER { driver.changes().class() } else { self.class };
         let settings = self.shape.settings;

@@ -42,6 +42,7 @@ use told::Told;
 
 use crate::absent::{Absent, is_missed};
 use crate::args::{TIMEOUT, check_stores_and_servers, library_of, named_stores};
+use crate::candidates::version_of;
 use crate::driver::{self, Driver, ForDriver, Writer, kernel, tried, with_driver};
 use crate::machine;
 use crate::measure::{self, Latencies};
@@ -141,7 +142,7 @@ impl ForDriver for Look<'_> {
     fn run<D: Driver>(self) -> Result<(bool, String)> {
         let driver = tried::load::<D>(self.library)?;
         driver.admit()?;
-        Ok((<D::Writer<'_> as Writer>::IS_POSSIBLE, driver.identity().version))
+        Ok((<D::Writer<'_> as Writer>::IS_POSSIBLE, version_of(&driver).0))
     }
 }
 

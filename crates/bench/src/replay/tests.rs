@@ -2,9 +2,11 @@
 //! accused because the recording knew more than the trace. A store that lies in one way at a time is replayed
 //! on here: each lie must be told, with the operation.
 
+use super::Look;
 use super::play::tests::replayed;
 use super::script::{Do, Script, Step};
 use super::ups;
+use crate::driver::with_driver;
 use crate::runner::liar::Lie;
 use crate::workload::Records;
 
@@ -165,5 +167,16 @@ fn every_lie_of_a_store_that_is_only_read_is_told() {
         println!("{lie:?}: {:?}, {:?}", checked.wrong, timed.wrong);
         assert!(checked.wrong.is_some(), "{lie:?} was not told");
         assert!(timed.wrong.is_some() || !is_told_by_both, "{lie:?} was not told");
+    }
+}
+
+/// Danger: of a library that does not tell its version nobody knows which was measured.
+#[test]
+fn every_store_has_a_version_whether_its_library_tells_one_or_not() {
+    for name in ["constant", "cdb", "mcdb", "sparkey", "tdb", "mdbm"] {
+        match with_driver(name, Look { library: None }).unwrap() {
+            Ok((_, version)) => assert!(!version.is_empty(), "{name}"),
+            Err(e) => eprintln!("not tested: {name}: {e}"),
+        }
     }
 }
