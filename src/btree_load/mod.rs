@@ -134,6 +134,7 @@ impl BTreeLoad {
     }
 
     fn flush(&mut self) -> Result<()> {
+        self.check_not_own()?;
         let batch = std::mem::take(&mut self.batch);
         self.send(Message::Records(batch))
     }
@@ -146,7 +147,6 @@ impl BTreeLoad {
         if let Some(refused) = self.refused.take() {
             return Err(refused);
         }
-        self.check_not_own()?;
         let sender = self.thread.sender().ok_or_else(over)?;
         // Nobody listens any more only if there was an error.
         if sender.send(message).is_ok() { Ok(()) } else { self.end().and_then(|()| Err(over())) }
