@@ -70,9 +70,8 @@ impl HashBuilder {
         if value.len() >= BATCH_BYTES {
             // Alone: there may be no memory for a copy.
             self.flush()?;
-            let done = self.store.insert(key, value).map_err(|e| self.place.named(e));
-            self.has_failed = done.is_err();
-            done?;
+            let done = self.store.insert(key, value);
+            self.noted(done)?;
         } else {
             self.batch.insert(key, value);
             self.batch_bytes += key.len() + value.len();
@@ -99,9 +98,14 @@ impl HashBuilder {
         self.check_failed()?;
         let batch = std::mem::take(&mut self.batch);
         self.batch_bytes = 0;
-        let done = self.store.batch(&batch).map_err(|e| self.place.named(e));
+        let done = self.store.batch(&batch);
+        self.noted(done)
+    }
+
+    /// What came of a change: the build is over with the first that failed.
+    fn noted(&mut self, done: Result<()>) -> Result<()> {
         self.has_failed = done.is_err();
-        done
+        done.map_err(|e| self.place.named(e))
     }
 
     /// How many of the records added so far replaced one that was added before.

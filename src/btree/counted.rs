@@ -15,10 +15,9 @@ use super::table_mut::TableMut;
 use super::transaction::Transaction;
 use crate::durability::Durability;
 use crate::observe::{Recorder, Started, Steps, Walk, Way, counted};
-use crate::os::file::copy_of;
+use crate::os::file::copied;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
-use std::borrow::Cow;
 use std::ops::Bound;
 
 /// Goes to a place, that of `key` if it is one's, and says whether there is a record.
@@ -225,8 +224,7 @@ impl BTree {
     #[inline]
     fn look_up(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
         let snapshot = self.read_uncounted()?;
-        let copied = snapshot.main().find(key)?.map(copy_of).transpose();
-        copied.map(|copied| copied.map(Cow::Owned)).map_err(|e| self.named(e))
+        snapshot.main().find(key)?.map(copied).transpose().map_err(|e| self.named(e))
     }
 
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.
@@ -234,8 +232,7 @@ impl BTree {
         let look = || {
             let snapshot = self.read_uncounted()?;
             let value = snapshot.main().find(key)?;
-            let copied = value.map(copy_of).transpose().map_err(|e| self.named(e))?;
-            Ok(copied.map(Cow::Owned).into_iter().collect())
+            value.into_iter().map(copied).collect::<Result<_>>().map_err(|e| self.named(e))
         };
         let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
         counted(self.recorder(), Operation::GetAll, Some(key), look, done)

@@ -11,11 +11,10 @@ use super::reader::Value;
 use super::writer::Writer;
 use crate::durability::Durability;
 use crate::observe::{self, Recorder, Walk};
-use crate::os::file::copy_of;
+use crate::os::file::copied;
 use crate::os::process::own_pid;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
-use std::borrow::Cow;
 
 impl Hash {
     /// What was done with this handle and its clones so far, and how long it took; where
@@ -121,8 +120,8 @@ impl Hash {
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.
     pub(super) fn get_all_counted(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
         let look = || {
-            let copied = self.core().get_with(key, copy_of).and_then(Option::transpose);
-            Ok(copied.map_err(|e| self.named(e))?.map(Cow::Owned).into_iter().collect())
+            let found = self.core().get_with(key, copied).and_then(Option::transpose);
+            Ok(found.map_err(|e| self.named(e))?.into_iter().collect())
         };
         let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
         self.counted(Operation::GetAll, Some(key), look, done)

@@ -17,12 +17,11 @@ use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
-use crate::os::file::copy_of;
+use crate::os::file::copied;
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Advice, Bytes, Error, Get, Result, Scan};
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -481,8 +480,7 @@ impl Hash {
 
 impl Get for Hash {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        let copied = self.get_with(key, copy_of)?.transpose();
-        copied.map(|copied| copied.map(Cow::Owned)).map_err(|e| self.named(e))
+        self.get_with(key, copied)?.transpose().map_err(|e| self.named(e))
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {

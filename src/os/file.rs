@@ -1,6 +1,7 @@
 //! Opening files that may be anything, and reading and writing them at an offset.
 
 use crate::{Error, ErrorKind, Result};
+use std::borrow::Cow;
 use std::collections::TryReserveError;
 use std::fs::{File, Metadata, OpenOptions, TryLockError};
 use std::io;
@@ -101,6 +102,11 @@ pub(crate) fn copy_of(bytes: &[u8]) -> Result<Vec<u8>> {
     copy.try_reserve_exact(bytes.len()).map_err(no_memory)?;
     copy.extend_from_slice(bytes);
     Ok(copy)
+}
+
+/// The same, where others would have borrowed.
+pub(crate) fn copied(bytes: &[u8]) -> Result<Cow<'static, [u8]>> {
+    copy_of(bytes).map(Cow::Owned)
 }
 
 #[cold]
