@@ -164,6 +164,7 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
 /// A pin of one who may write, on nothing yet. Where there is no slot left this waits for who writes.
 #[inline(always)]
 pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
+    core.map.check_room_to_read()?;
     let owner = me();
     // So it is, too, where this process cannot know its start.
     if owner & START_MASK == 0 {

@@ -157,7 +157,8 @@ impl Core {
     /// A pin; `None` if there can be none, or all are taken.
     #[inline(always)]
     pub(super) fn pin(&self) -> Option<Pin<'_>> {
-        if self.data.is_writable() && !self.has_moved() { try_pin(&self.data) } else { None }
+        let may_pin = self.data.is_writable() && !self.has_moved();
+        if may_pin && self.data.has_room_to_read() { try_pin(&self.data) } else { None }
     }
 
     /// Gives the value of `key` to `f`.

@@ -53,6 +53,7 @@ const AHEAD: u64 = 3;
 impl Writer<'_> {
     /// An error if whoever takes `bytes` of what is free would not leave what is to be left.
     pub(super) fn leave_room(&self, leaves: Leaves, bytes: u64) -> Result<()> {
+        self.core.data.check_room()?;
         // Nobody else knows an index that is being made.
         if self.lock.is_none() || self.has_room(Leaves::Most, bytes)? {
             return Ok(());

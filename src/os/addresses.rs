@@ -78,6 +78,12 @@ impl Addresses {
         self.base
     }
 
+    /// From the first to behind the last.
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
+        let start = self.base.as_ptr() as usize;
+        start..start + self.len() as usize
+    }
+
     /// How many there are.
     #[inline(always)]
     pub(super) fn len(&self) -> u64 {

@@ -120,7 +120,7 @@ pub(super) fn is_in_memory(file: &File) -> bool {
 }
 
 /// What the kernel says of a file's file system.
-fn file_system(file: &File) -> Option<libc::statfs> {
+pub(super) fn file_system(file: &File) -> Option<libc::statfs> {
     let mut found = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is room for the answer.
     if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::atomic::{AtomicU64, Ordering, pause};
+use super::ballast::is_given_up;
 use super::file::read_exact_at;
 use super::process::{clock, has_moved, moves};
 use super::shared::SharedMap;
@@ -41,10 +42,15 @@ pub(crate) const LAYOUT: u64 = {
         | size_of::<libc::pthread_mutex_t>() as u64
 };
 
-/// A mutex in the head of a shared map; and whether this process cannot take it, as it has another number than those know
-/// it by who would wait for it.
+/// A mutex in the head of a shared map.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RobustLock<'m>(&'m [AtomicU64; LOCK_BYTES as usize / 8], bool);
+pub(crate) struct RobustLock<'m> {
+    words: &'m [AtomicU64; LOCK_BYTES as usize / 8],
+    /// This process cannot take it, as it has another number than those know it by who would wait for it.
+    has_moved: bool,
+    /// What it protects could not be changed ([`SharedMap::check_room`]).
+    lacks_room: bool,
+}
 
 /// How a lock was got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,17 +68,18 @@ impl<'m> RobustLock<'m> {
     pub(crate) fn in_head(map: &'m SharedMap, offset: u64) -> RobustLock<'m> {
         const WORDS: usize = (LOCK_BYTES / 8) as usize;
         let (lines, _) = map.head().as_chunks::<WORDS>();
-        RobustLock(&lines[offset as usize / 8 / WORDS], false)
+        let words = &lines[offset as usize / 8 / WORDS];
+        RobustLock { words, has_moved: false, lacks_room: !map.has_room() }
     }
 
     /// The same for who opened the store when its process had moved so often ([`moves`]).
     #[inline(always)]
     pub(crate) fn opened_after(self, before: u32) -> RobustLock<'m> {
-        RobustLock(self.0, before != moves())
+        RobustLock { has_moved: before != moves(), ..self }
     }
 
     fn mutex(self) -> *mut libc::pthread_mutex_t {
-        self.0.as_ptr().cast_mut().cast()
+        self.words.as_ptr().cast_mut().cast()
     }
 
     /// Makes a new, free lock there; nobody may use the place at the same time.
@@ -135,7 +142,7 @@ impl<'m> RobustLock<'m> {
             // As in `is_own`: what another has looks like one's own.
             return self.wait().map(Some);
         }
-        self.check_place()?;
+        self.check()?;
         loop {
             let limit = after(A_MOMENT);
             // SAFETY: as for `wait`.
@@ -150,7 +157,7 @@ impl<'m> RobustLock<'m> {
     /// Takes the lock if it is free within so long; `None` if not, or if this thread has it already.
     #[cold]
     pub(crate) fn lock_within(self, time: Duration) -> Result<Option<Got>> {
-        self.check_place()?;
+        self.check()?;
         let limit = after(time);
         // SAFETY: as for `wait`.
         match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
@@ -168,7 +175,7 @@ impl<'m> RobustLock<'m> {
     /// child that somebody forks just then has it open, too, and all seems to be in use.
     #[cold]
     fn bury(self) {
-        let word = self.0[0].load(Ordering::Acquire);
+        let word = self.words[0].load(Ordering::Acquire);
         let owner = word >> FUTEX_SHIFT & OWNER;
         // SAFETY: the signal 0 is none: it is only said whether there is such a thread. One that ends has its number until
         // the kernel has marked its locks.
@@ -180,7 +187,7 @@ impl<'m> RobustLock<'m> {
             let dead =
                 word & !(OWNER << FUTEX_SHIFT) | u64::from(libc::FUTEX_OWNER_DIED) << FUTEX_SHIFT;
             // Unless it has changed since: then there is another holder, or none.
-            let _ = self.0[0].compare_exchange(word, dead, Ordering::AcqRel, Ordering::Relaxed);
+            let _ = self.words[0].compare_exchange(word, dead, Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -213,18 +220,18 @@ impl<'m> RobustLock<'m> {
 
     /// Whether this thread has the lock.
     pub(crate) fn is_own(self) -> bool {
-        is_own_word(self.0[0].load(Ordering::Acquire))
+        is_own_word(self.words[0].load(Ordering::Acquire))
     }
 
     /// The word that the kernel knows.
     fn futex(self) -> u64 {
-        self.0[0].load(Ordering::Acquire) >> FUTEX_SHIFT & 0xffff_ffff
+        self.words[0].load(Ordering::Acquire) >> FUTEX_SHIFT & 0xffff_ffff
     }
 
     /// Takes the lock if it is free; `None` if somebody has it, this thread or another.
     #[inline]
     pub(crate) fn try_lock(self) -> Result<Option<Got>> {
-        self.check_place()?;
+        self.check()?;
         // SAFETY: as for `wait`.
         match unsafe { libc::pthread_mutex_trylock(self.mutex()) } {
             libc::EBUSY | libc::EDEADLK => Ok(None),
@@ -232,9 +239,15 @@ impl<'m> RobustLock<'m> {
         }
     }
 
+    /// An error for who cannot take it, or could not change what it protects.
     #[inline(always)]
-    fn check_place(self) -> Result<()> {
-        if self.1 { Err(has_moved()) } else { Ok(()) }
+    fn check(self) -> Result<()> {
+        if self.has_moved | self.lacks_room { Err(self.refused()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refused(self) -> Error {
+        if self.has_moved { has_moved() } else { is_given_up() }
     }
 
     /// Lets the lock go; only who holds it.
@@ -356,7 +369,7 @@ mod tests {
             let lock = RobustLock::in_head(&map, 0);
             // SAFETY: the call has no effect.
             let gone = std::thread::spawn(|| unsafe { libc::gettid() }).join().unwrap();
-            lock.0[0].store((gone as u64) << FUTEX_SHIFT, Ordering::Release);
+            lock.words[0].store((gone as u64) << FUTEX_SHIFT, Ordering::Release);
             let (done, waits) = channel();
             let other = std::sync::Arc::clone(&map);
             std::thread::spawn(move || {

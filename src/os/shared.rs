@@ -2,7 +2,7 @@
 //!
 //! The map is made once, far longer than the file, so that no address ever changes: pages appear
 //! under it as the file grows. Space is allocated before it is written through the map, so that a
-//! full disk is an error and not SIGBUS.
+//! full disk is an error and not SIGBUS; where that is not enough, room is kept for it ([`super::ballast`]).
 //!
 //! Invariants: every access checks the length of the file that this process last learned, which
 //! is never more than the map. Numbers that several processes change are atomic words; all other
@@ -13,6 +13,7 @@
 pub(crate) mod advice;
 
 use super::addresses::Addresses;
+use super::ballast::{Ballast, Part, is_given_up};
 use super::holes::{is_in_memory, refuse_holes, room_on_disk};
 use super::map::page_bytes;
 use super::process::longest_file;
@@ -52,6 +53,8 @@ pub(crate) struct SharedMap {
     len: AtomicU64,
     file: ManuallyDrop<File>,
     is_writable: bool,
+    /// Where each change takes room on the disk.
+    ballast: Option<Ballast>,
     /// Whether others see what is written, and this process what they write.
     is_shared: bool,
     /// How the kernel was last told that pages are read (`MADV_NORMAL` and so on), or [`advice::UNSAID`].
@@ -123,20 +126,28 @@ impl SharedMap {
         }
         let addresses = Addresses::of(&file, libc::PROT_READ | write, kind, room, len)?;
         let is_in_memory = is_in_memory(&file);
+        let is_writable = write != 0 && kind == libc::MAP_SHARED;
+        let ballast = if is_writable { Ballast::beside(&file, addresses.range())? } else { None };
         let map = SharedMap {
             base: addresses.base(),
             is_in_memory,
             len: AtomicU64::new(len.min(addresses.len()) & LEN_MASK),
             addresses: ManuallyDrop::new(addresses),
             file: ManuallyDrop::new(file),
-            is_writable: write != 0 && kind == libc::MAP_SHARED,
+            is_writable,
+            ballast,
             is_shared: kind == libc::MAP_SHARED,
             advice: AtomicI32::new(advice::UNSAID),
-            shows_pages: is_own || write != 0 && kind == libc::MAP_SHARED,
+            shows_pages: is_own || is_writable,
             is_kept: AtomicBool::new(false),
         };
         map.advise_by_size(len);
         Ok(map)
+    }
+
+    #[cfg(test)]
+    pub(super) fn range(&self) -> std::ops::Range<usize> {
+        self.addresses.range()
     }
 
     pub(crate) fn file(&self) -> &File {
@@ -145,6 +156,35 @@ impl SharedMap {
 
     pub(crate) fn is_writable(&self) -> bool {
         self.is_writable
+    }
+
+    /// Whether there is room to change pages that the file has; where the file system writes them in their place, always.
+    #[inline(always)]
+    pub(crate) fn has_room(&self) -> bool {
+        self.ballast.is_none() || self.has_room_for(Part::Changes)
+    }
+
+    /// An error if there is none.
+    #[inline(always)]
+    pub(crate) fn check_room(&self) -> Result<()> {
+        if self.has_room() { Ok(()) } else { Err(is_given_up()) }
+    }
+
+    #[cold]
+    fn has_room_for(&self, part: Part) -> bool {
+        self.ballast.as_ref().is_none_or(|ballast| ballast.is_held(&self.file, part))
+    }
+
+    /// Whether there is room for the words in which a reader says what he reads.
+    #[inline(always)]
+    pub(crate) fn has_room_to_read(&self) -> bool {
+        self.ballast.is_none() || self.has_room_for(Part::Reads)
+    }
+
+    /// An error if there is none.
+    #[inline(always)]
+    pub(crate) fn check_room_to_read(&self) -> Result<()> {
+        if self.has_room_to_read() { Ok(()) } else { Err(is_given_up()) }
     }
 
     /// By how many bytes to make the file longer that grows little by little: a part of its size.
@@ -178,13 +218,22 @@ impl SharedMap {
         Ok(word)
     }
 
+    /// Has addresses for a file of `len` bytes; whether there are.
+    fn reach(&self, len: u64) -> bool {
+        let is_reached = self.addresses.reach(len);
+        if let Some(ballast) = &self.ballast {
+            ballast.note_end(self.addresses.range().end);
+        }
+        is_reached
+    }
+
     /// An error where the file is longer than this map can be.
     pub(crate) fn check_addresses(&self) -> Result<()> {
         self.within_addresses(self.asked_len()?).map(drop)
     }
 
     fn within_addresses(&self, len: u64) -> Result<u64> {
-        if self.addresses.reach(len) { Ok(len) } else { Err(outgrown()) }
+        if self.reach(len) { Ok(len) } else { Err(outgrown()) }
     }
 
     fn asked_len(&self) -> Result<u64> {
@@ -205,7 +254,7 @@ impl SharedMap {
             }
             let len = self.asked_len()?;
             // Where they cannot reach so far, somebody is told when he needs what is there.
-            let len = if self.addresses.reach(len) { len } else { self.addresses.len().min(len) };
+            let len = if self.reach(len) { len } else { self.addresses.len().min(len) };
             self.advise_by_size(len);
             if self.note_len(before, len) {
                 return Ok(len);
@@ -244,13 +293,14 @@ impl SharedMap {
         if end <= len {
             return Ok(());
         }
-        if !self.addresses.reach(end) {
+        if !self.reach(end) {
             return Err(outgrown());
         }
         if end > longest_file() {
             // Before the kernel ends the process for it.
             return Err(Error::io("make longer", io::Error::from_raw_os_error(libc::EFBIG)));
         }
+        self.check_room()?;
         *tried = true;
         self.allocate(len, end).map_err(|e| Error::io("make longer", e))?;
         self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);

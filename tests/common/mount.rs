@@ -4,7 +4,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// A small file system of its own, unmounted when dropped.
-pub struct Mount(tempfile::TempDir);
+pub struct Mount {
+    folder: tempfile::TempDir,
+    /// What it lies in, if that is a file.
+    _image: Option<tempfile::NamedTempFile>,
+}
 
 impl Mount {
     /// One in memory with room for `size` ("1m"); `None` where this user may not.
@@ -12,7 +16,20 @@ impl Mount {
         let folder = tempfile::tempdir().unwrap();
         let size = format!("size={size}");
         let arguments = ["-t", "tmpfs", "-o", &size, "tmpfs"];
-        mount(&arguments, folder.path()).then_some(Mount(folder))
+        mount(&arguments, folder.path()).then_some(Mount { folder, _image: None })
+    }
+
+    /// One of `kind` ("btrfs") of so many bytes, in a file; `None` where this user may not, or cannot make one.
+    pub fn of_kind(kind: &str, bytes: u64) -> Option<Mount> {
+        let (folder, image) =
+            (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        image.as_file().set_len(bytes).unwrap();
+        let mut make = Command::new(format!("mkfs.{kind}"));
+        let make = make.arg("-q").arg(image.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let is_made = make.status().is_ok_and(|status| status.success());
+        let arguments = ["-t", kind, "-o", "loop", image.path().to_str().unwrap()];
+        let is_there = is_made && mount(&arguments, folder.path());
+        is_there.then_some(Mount { folder, _image: Some(image) })
     }
 
     /// What is in `folder`, for reading only.
@@ -21,12 +38,12 @@ impl Mount {
         if !mount(&["--bind", of.to_str().unwrap()], folder.path()) {
             return None;
         }
-        let made = Mount(folder);
+        let made = Mount { folder, _image: None };
         mount(&["-o", "remount,bind,ro"], made.path()).then_some(made)
     }
 
     pub fn path(&self) -> &Path {
-        self.0.path()
+        self.folder.path()
     }
 }
 

@@ -163,6 +163,7 @@ impl Space {
     /// The same, where the disk was nearly full when this process last looked.
     #[inline(always)]
     pub(super) fn leave_room_if_full(&mut self, core: &Core, pages: u64) -> Result<()> {
+        core.map.check_room()?;
         match self.is_put && core.is_nearly_full.load(Ordering::Relaxed) {
             true => self.leave_room(core, pages),
             false => Ok(()),

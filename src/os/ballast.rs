@@ -1,0 +1,470 @@
+//! Room set aside on file systems that write no page where it lies.
+//!
+//! btrfs and others write a page anew each time it was changed; XFS and others do so where files share it. So it takes room
+//! to change what a file has had for long, allocated or not, and who changes it through a map when there is none is ended
+//! (SIGBUS). Therefore a process keeps some blocks there, in two files without a name, as long as it may change a store. When
+//! the signal comes, the larger file is emptied, and what was being done goes on. From then on nobody begins another
+//! change ([`Ballast::is_held`]), before as much could be set aside again. The smaller file is for those who read, who change
+//! a word of the store, too, and for what must end: a lock, a transaction. Without both the signal does what it did before.
+//!
+//! Invariants: a slot of [`SLOTS`] with users has its device, and it, or no slot, is that of whoever asks for that device; a
+//! descriptor is emptied only by who has taken it out of its word, and closed only when nobody can have done so just now.
+//!
+//! Threads: any; the signal may come to several at once. A forked process sets room of its own aside when it asks.
+
+#![allow(unsafe_code)]
+
+use super::holes::file_system;
+use super::place::proc_path;
+use super::process::{monotonic_ns, own_pid};
+use crate::{Error, Result};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::os::fd::{FromRawFd, IntoRawFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// Which part of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// What changes take: given up first.
+    Changes,
+    /// What those take who read, and the end of what was begun.
+    Reads,
+}
+
+const PARTS: [Part; 2] = [Part::Changes, Part::Reads];
+
+impl Part {
+    fn bytes(self) -> i64 {
+        match self {
+            Part::Changes => 8 << 20,
+            Part::Reads => 1 << 20,
+        }
+    }
+}
+
+/// File systems that write pages anew, and whether they do so with all: where only some files are such, one for which no
+/// room can be set aside is changed all the same. What lies below an overlay nobody says.
+const KINDS: [(libc::c_long, bool); 5] = [
+    (libc::BTRFS_SUPER_MAGIC, true),
+    (BCACHEFS_SUPER_MAGIC, true),
+    (libc::NILFS_SUPER_MAGIC, true),
+    (libc::F2FS_SUPER_MAGIC, true),
+    (libc::XFS_SUPER_MAGIC, false),
+];
+const BCACHEFS_SUPER_MAGIC: libc::c_long = 0xca45_1a4e;
+
+/// So long after room was given up the signal is taken for one of a thread that needed it at the same time.
+const AT_ONCE: Duration = Duration::from_millis(200);
+/// So long it is not tried again to set room aside.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Of a device: more of these at a time have none.
+static SLOTS: [Slot; 16] = [const { Slot::new() }; 16];
+/// Threads that are in the handler.
+static HANDLERS: AtomicU32 = AtomicU32::new(0);
+/// What was done with the signal before.
+static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+
+/// How many maps of a device are told from those of others.
+const MAPS: usize = 32;
+
+/// Somebody is making the slot, or giving it back.
+const CLAIMED: u32 = u32::MAX;
+const NONE: i32 = -1;
+
+#[derive(Debug)]
+struct Slot {
+    users: AtomicU32,
+    device: AtomicU64,
+    /// From and to which address each map is; nowhere if there is none. And how many have no place here.
+    maps: [[AtomicUsize; 2]; MAPS],
+    others: AtomicU32,
+    /// Which process set it aside.
+    pid: AtomicU32,
+    /// Which process is setting it aside.
+    busy: AtomicU32,
+    /// When that was last tried, and when room was last given up, by the monotonic clock.
+    tried: AtomicU64,
+    given_up: AtomicU64,
+    /// Descriptors, by part; and those whose file has its blocks.
+    files: [AtomicI32; 2],
+    held: [AtomicI32; 2],
+}
+
+impl Slot {
+    const fn new() -> Slot {
+        Slot {
+            users: AtomicU32::new(0),
+            device: AtomicU64::new(0),
+            maps: [const { [const { AtomicUsize::new(0) }; 2] }; MAPS],
+            others: AtomicU32::new(0),
+            pid: AtomicU32::new(0),
+            busy: AtomicU32::new(0),
+            tried: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            files: [const { AtomicI32::new(NONE) }; 2],
+            held: [const { AtomicI32::new(NONE) }; 2],
+        }
+    }
+
+    fn held(&self, part: Part) -> &AtomicI32 {
+        &self.held[part as usize]
+    }
+
+    fn file(&self, part: Part) -> &AtomicI32 {
+        &self.files[part as usize]
+    }
+
+    /// Whether an address is one of its maps, or may be.
+    fn is_at(&self, address: usize) -> bool {
+        let is_within = |[from, to]: &[AtomicUsize; 2]| {
+            (from.load(Ordering::Acquire)..to.load(Ordering::Acquire)).contains(&address)
+        };
+        self.maps.iter().any(is_within) || self.others.load(Ordering::Acquire) > 0
+    }
+
+    /// Notes a map; its place here, if there is one.
+    fn add(&self, map: Range<usize>) -> Option<&[AtomicUsize; 2]> {
+        let take = |[from, _]: &&[AtomicUsize; 2]| {
+            from.compare_exchange(0, map.start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        match self.maps.iter().find(take) {
+            Some(place) => place[1].store(map.end, Ordering::Release),
+            None => drop(self.others.fetch_add(1, Ordering::AcqRel)),
+        }
+        self.maps.iter().find(|[from, _]| from.load(Ordering::Relaxed) == map.start)
+    }
+
+    /// Counts one more user of a slot that has some, for this device.
+    fn share(&self, device: u64) -> bool {
+        let more = |users| (users != 0 && users != CLAIMED).then(|| users + 1);
+        let is_in_use = self.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, more).is_ok();
+        if is_in_use && self.device.load(Ordering::Acquire) != device {
+            self.leave();
+            return false;
+        }
+        is_in_use
+    }
+
+    /// One user less; the last one gives the room back.
+    fn leave(&self) {
+        let less = |users| Some(if users == 1 { CLAIMED } else { users - 1 });
+        let before = self.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
+        if before == Ok(1) {
+            PARTS.iter().for_each(|part| self.close(*part));
+            self.pid.store(0, Ordering::Release);
+            self.users.store(0, Ordering::Release);
+        }
+    }
+
+    fn close(&self, part: Part) {
+        let file = self.file(part).swap(NONE, Ordering::AcqRel);
+        let is_held = self.held(part).swap(NONE, Ordering::SeqCst) != NONE;
+        if file == NONE || !is_held && !are_handlers_done() {
+            // Left open rather than that somebody empties what has its number next.
+            return;
+        }
+        // SAFETY: made by `make`, and in no word any more; nobody who took it from one is about to use it.
+        drop(unsafe { File::from_raw_fd(file) });
+    }
+
+    /// Sets both parts aside, beside `store`, unless they are; in files of its own for this process. One thread at a time:
+    /// an error for another.
+    fn set_aside(&self, store: &File) -> io::Result<()> {
+        let pid = own_pid();
+        // A thread of another process is none that will ever end here.
+        let begin = |busy| (busy != pid).then_some(pid);
+        if self.busy.fetch_update(Ordering::AcqRel, Ordering::Relaxed, begin).is_err() {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        let is_new = self.pid.load(Ordering::Acquire) != pid;
+        let done =
+            PARTS.iter().rev().try_for_each(|part| self.set_aside_part(store, *part, is_new));
+        if done.is_ok() {
+            self.pid.store(pid, Ordering::Release);
+        }
+        self.busy.store(0, Ordering::Release);
+        done
+    }
+
+    fn set_aside_part(&self, store: &File, part: Part, is_new: bool) -> io::Result<()> {
+        if is_new {
+            let file = unnamed_beside(store)?;
+            self.close(part);
+            self.file(part).store(file.into_raw_fd(), Ordering::Release);
+        }
+        let file = self.file(part).load(Ordering::Acquire);
+        if self.held(part).load(Ordering::Acquire) == NONE {
+            // SAFETY: the descriptor is open, as this slot has users; the call takes no pointers.
+            if unsafe { libc::fallocate(file, 0, 0, part.bytes()) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            self.held(part).store(file, Ordering::SeqCst);
+        }
+        Ok(())
+    }
+
+    /// Empties one of the files; whether that, or what another thread did just now, is a reason to try again.
+    fn give_up(&self) -> bool {
+        for part in PARTS {
+            let file = self.held(part).swap(NONE, Ordering::SeqCst);
+            if file != NONE {
+                self.given_up.store(monotonic_ns(), Ordering::SeqCst);
+                // SAFETY: the descriptor is open: see `close`. The call may be made in a handler.
+                unsafe { libc::ftruncate(file, 0) };
+                return true;
+            }
+        }
+        let since = monotonic_ns().saturating_sub(self.given_up.load(Ordering::SeqCst));
+        since < AT_ONCE.as_nanos() as u64
+    }
+
+    /// Tries to set aside what was given up, or what only the process has that this one was forked from.
+    #[cold]
+    fn is_held_again(&self, store: &File, part: Part) -> bool {
+        let is_own = self.pid.load(Ordering::Acquire) == own_pid();
+        let (now, tried) = (monotonic_ns(), self.tried.load(Ordering::Relaxed));
+        if is_own && now.saturating_sub(tried) < PAUSE.as_nanos() as u64 {
+            return false;
+        }
+        self.tried.store(now, Ordering::Relaxed);
+        match self.set_aside(store) {
+            Err(e) if is_no_room(&e) => self.held(part).load(Ordering::Acquire) != NONE,
+            // What cannot be had for another reason keeps nobody from his store.
+            _ => true,
+        }
+    }
+}
+
+/// Room that is set aside for a map, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Ballast {
+    slot: &'static Slot,
+    /// The map's place there.
+    place: Option<&'static [AtomicUsize; 2]>,
+}
+
+impl Ballast {
+    /// That for a map of `store`, which is open to be changed through it; `None` where no room is needed, or none can be kept.
+    pub(super) fn beside(store: &File, map: Range<usize>) -> Result<Option<Ballast>> {
+        let kind = file_system(store).map(|system| system.f_type);
+        let Some((_, is_needed)) = KINDS.iter().find(|(magic, _)| Some(*magic) == kind) else {
+            return Ok(None);
+        };
+        match Ballast::of_device(store, map) {
+            Err(e) if *is_needed && is_no_room(&e) => Err(Error::io(ACTION, e)),
+            found => Ok(found.unwrap_or(None)),
+        }
+    }
+
+    fn of_device(store: &File, map: Range<usize>) -> io::Result<Option<Ballast>> {
+        let device = store.metadata()?.dev();
+        let of = |slot: &'static Slot| Ballast { slot, place: slot.add(map.clone()) };
+        if let Some(slot) = SLOTS.iter().find(|slot| slot.share(device)) {
+            return Ok(Some(of(slot)));
+        }
+        let claim = |slot: &&Slot| {
+            slot.users.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        };
+        let Some(slot) = SLOTS.iter().find(claim) else { return Ok(None) };
+        handle_signal();
+        slot.device.store(device, Ordering::Release);
+        slot.users.store(1, Ordering::Release);
+        let ballast = of(slot);
+        match slot.set_aside(store) {
+            // Somebody who came for the same device is at it.
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Some(ballast)),
+            done => done.map(|()| Some(ballast)),
+        }
+    }
+
+    /// Notes that the map ends there by now.
+    pub(super) fn note_end(&self, end: usize) {
+        if let Some([_, to]) = self.place {
+            to.fetch_max(end, Ordering::AcqRel);
+        }
+    }
+
+    /// Whether the room is there, or could be set aside again just now.
+    #[inline]
+    pub(super) fn is_held(&self, store: &File, part: Part) -> bool {
+        let is_held = self.slot.held(part).load(Ordering::Acquire) != NONE;
+        is_held && self.slot.pid.load(Ordering::Acquire) == own_pid()
+            || self.slot.is_held_again(store, part)
+    }
+}
+
+impl Drop for Ballast {
+    fn drop(&mut self) {
+        match self.place {
+            Some([from, to]) => {
+                to.store(0, Ordering::Release);
+                from.store(0, Ordering::Release);
+            }
+            None => drop(self.slot.others.fetch_sub(1, Ordering::AcqRel)),
+        }
+        self.slot.leave();
+    }
+}
+
+const ACTION: &str = "set room aside for changes, as this file system needs some for each,";
+
+/// The error of who would change a file while there is none.
+#[cold]
+pub(super) fn is_given_up() -> Error {
+    Error::io(ACTION, io::Error::from_raw_os_error(libc::ENOSPC))
+}
+
+fn is_no_room(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+/// A file without a name on the device of another.
+fn unnamed_beside(store: &File) -> io::Result<File> {
+    let path = std::fs::read_link(proc_path(store))?;
+    let folder = path.parent().unwrap_or(Path::new("/"));
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_TMPFILE | libc::O_CLOEXEC);
+    let file = options.open(folder)?;
+    if file.metadata()?.dev() == store.metadata()?.dev() {
+        Ok(file)
+    } else {
+        Err(io::Error::from_raw_os_error(libc::EXDEV))
+    }
+}
+
+/// Whether nobody is about to empty a file; waits a second for it.
+fn are_handlers_done() -> bool {
+    for _ in 0..1000 {
+        if HANDLERS.load(Ordering::SeqCst) == 0 {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    false
+}
+
+fn handle_signal() {
+    BEFORE.get_or_init(|| {
+        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: all of it is zero but for what is set: no signal is blocked meanwhile. The handler is of the type that the
+        // flags say, and calls nothing that a handler may not. What was there before is written by the call.
+        unsafe {
+            let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
+            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr());
+            before.assume_init()
+        }
+    });
+}
+
+/// Gives room up. Whoever returns from here does again what he could not do.
+extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: the place of this thread's number of its last error, which calls below change.
+    let (place, error) = unsafe {
+        let place = libc::__errno_location();
+        (place, *place)
+    };
+    HANDLERS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: the kernel gives what tells of the signal, with where the memory is that could not be had.
+    let address = unsafe { (*info).si_addr() } as usize;
+    let is_done = SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up());
+    HANDLERS.fetch_sub(1, Ordering::SeqCst);
+    // SAFETY: as above.
+    unsafe { *place = error };
+    if !is_done {
+        as_before(signal, info, context);
+    }
+}
+
+/// Does what was done with the signal before there was room to give up.
+fn as_before(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    let Some(before) = BEFORE.get() else { return };
+    match before.sa_sigaction {
+        // SAFETY: it comes again at once, as what raised it is done again, and then ends the process.
+        libc::SIG_DFL | libc::SIG_IGN => unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+        },
+        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+            // SAFETY: a handler of three arguments, as its flags say, called as the kernel would.
+            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
+                unsafe { std::mem::transmute(handler) };
+            handler(signal, info, context);
+        }
+        handler => {
+            // SAFETY: a handler of one argument, as its flags say.
+            let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
+            handler(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::atomic::Ordering::Relaxed;
+    use super::super::shared::SharedMap;
+    use super::*;
+    use std::io::Write;
+    use std::process::{Command, Stdio};
+
+    /// Holes of a file in memory take room when they are written, as all pages do elsewhere.
+    #[test]
+    fn room_is_given_up_for_changes_first_and_then_for_readers() {
+        super::super::process::prepare();
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let mut mount = Command::new("mount");
+        let mount = mount.args(["-t", "tmpfs", "-o", "size=16m", "tmpfs"]).arg(folder.path());
+        if !mount.stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+            eprintln!("skipped: file systems may not be mounted here");
+            return;
+        }
+        let create = |name: &str| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(true).open(at(name)).unwrap()
+        };
+        let file = create("store");
+        file.set_len(64 << 20).unwrap();
+        let map = SharedMap::new(file, true, 1 << 30).unwrap();
+        let write = |page: u64| map.word(page * 4096).unwrap().store(page, Relaxed);
+        write(0);
+        let [one, two] = [0, 1].map(|_| {
+            let range = map.range();
+            Ballast::of_device(map.file(), range).unwrap().unwrap()
+        });
+        assert!(std::ptr::eq(one.slot, two.slot));
+        let is_held = |part| two.is_held(map.file(), part);
+        drop(one);
+        let fill = || {
+            let mut fill = OpenOptions::new().append(true).create(true).open(at("fill")).unwrap();
+            while fill.write(&[1; 4096]).is_ok() {}
+        };
+        fill();
+        assert!(is_held(Part::Changes));
+        (1..1025).for_each(write);
+        assert!(is_held(Part::Reads));
+        std::thread::sleep(AT_ONCE);
+        fill();
+        assert!(!is_held(Part::Changes));
+        (1025..1200).for_each(write);
+        fill();
+        std::thread::sleep(AT_ONCE);
+        assert!(!is_held(Part::Changes) && !is_held(Part::Reads));
+        assert_eq!(map.word(1199 * 4096).unwrap().load(Relaxed), 1199);
+        std::fs::remove_file(at("fill")).unwrap();
+        std::thread::sleep(AT_ONCE);
+        assert!(is_held(Part::Changes) && is_held(Part::Reads));
+        drop(two);
+        assert!(SLOTS.iter().all(|slot| slot.file(Part::Reads).load(Relaxed) == NONE));
+        drop(map);
+        assert!(Command::new("umount").arg(folder.path()).status().unwrap().success());
+    }
+}

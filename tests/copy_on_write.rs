@@ -1,0 +1,191 @@
+//! Danger: a full disk whose file system writes no page where it lies, so that each change of what a file has had for long needs
+//! room: whoever changed a store there, or only read it, was ended (SIGBUS).
+
+mod common;
+
+use common::mount::Mount;
+use common::subject::{Operation, State, Subject, state_of};
+use common::{Rng, rounds, seed, sys};
+use credenza::Get;
+use credenza::btree::BTree;
+use credenza::hash::Hash;
+use std::borrow::Cow;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const SIZE: u64 = 128 << 20;
+const KEYS: u64 = 20_000;
+/// So long a store may say that there is no room when there is some again.
+const SOON: Duration = Duration::from_secs(20);
+
+fn key(i: u64) -> Vec<u8> {
+    i.to_le_bytes().to_vec()
+}
+
+/// Takes all there is, to the last byte.
+fn fill(at: &Path) {
+    let mut file = OpenOptions::new().create(true).append(true).open(at).unwrap();
+    for len in [1 << 20, 4096] {
+        while file.write(&vec![1; len]).is_ok_and(|written| written == len) {}
+    }
+    let _ = file.sync_all();
+    while file.write(&[1; 4096]).is_ok_and(|written| written == 4096) {}
+}
+
+/// Makes changes until there is no room.
+fn change_until_full<S: Subject>(store: &S, state: &mut State, rng: &mut Rng) {
+    for round in 0..1_000_000u64 {
+        let value = || Some(round.to_le_bytes().to_vec());
+        let count = if round % 50 == 0 { 500 } else { 1 };
+        let changes = (0..count).map(|_| (key(rng.below(KEYS)), value()));
+        let operation = Operation::Batch(changes.collect());
+        match store.apply(&operation) {
+            Ok(()) => operation.change(state),
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.contains("free some space"), "{text}");
+                return;
+            }
+        }
+    }
+    panic!("there was always room");
+}
+
+fn when_there_is_room(mut change: impl FnMut() -> credenza::Result<()>) {
+    let begin = Instant::now();
+    while let Err(error) = change() {
+        assert!(begin.elapsed() < SOON, "{error}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Fills the disk while a store is open, changes and reads it, and makes room again.
+fn fill_beside<S: Subject>(mount: &Mount, rng: &mut Rng) {
+    let (path, other) = (mount.path().join("store"), mount.path().join("other"));
+    let store = S::open(&path).unwrap();
+    let mut state = State::new();
+    for i in 0..KEYS {
+        let operation = Operation::Insert(key(i), b"first".to_vec());
+        store.apply(&operation).unwrap();
+        operation.change(&mut state);
+    }
+    for _ in 0..3 {
+        // What is on the disk is met anew.
+        store.sync().unwrap();
+        fill(&other);
+        change_until_full(&store, &mut state, rng);
+        for i in 0..1000 {
+            assert_eq!(store.get(&key(i)).unwrap().as_ref(), state.get(&key(i)), "{i}");
+        }
+        fs::remove_file(&other).unwrap();
+        File::open(mount.path()).unwrap().sync_all().unwrap();
+        when_there_is_room(|| store.apply(&Operation::Insert(key(0), b"again".to_vec())));
+        state.insert(key(0), b"again".to_vec());
+        assert_eq!(state_of(&store, "with room"), state);
+    }
+    drop(store);
+    // What is given back is free when that is on the disk.
+    File::open(mount.path()).unwrap().sync_all().unwrap();
+    fill(&other);
+    // What cannot be changed is not opened for that, and is read by who does not want it.
+    let error = S::open(&path).err().expect("there is no room").to_string();
+    assert!(error.contains("set room aside"), "{error}");
+    fs::remove_file(&other).unwrap();
+    S::open(&path).unwrap().verify().unwrap();
+    S::files(&path).iter().for_each(|file| fs::remove_file(file).unwrap());
+}
+
+fn made() -> Option<Mount> {
+    let mount = Mount::of_kind("btrfs", SIZE);
+    if mount.is_none() {
+        println!("skipped: a btrfs can be made and mounted by root alone, with mkfs.btrfs");
+    }
+    mount
+}
+
+/// What was begun before is ended, each time by words of the store: a transaction that is given up, a value that is let go.
+#[test]
+fn what_was_begun_before_the_disk_is_full_is_ended() {
+    let Some(mount) = made() else { return };
+    let other = mount.path().join("other");
+    let (hash, btree) = (mount.path().join("store.hash"), mount.path().join("store.btree"));
+    let (hash, btree) = (Hash::create(&hash).unwrap(), BTree::create(&btree).unwrap());
+    for i in 0..KEYS {
+        hash.insert(&key(i), b"first").unwrap();
+        btree.insert(&key(i), b"first").unwrap();
+    }
+    let value = hash.get(&key(7)).unwrap().unwrap();
+    let (mut one, mut two) = (hash.transaction().unwrap(), btree.write().unwrap());
+    for i in 0..1000 {
+        one.insert(&key(i), b"second").unwrap();
+        two.main().insert(&key(i), b"second").unwrap();
+    }
+    fill(&other);
+    drop((one, two));
+    fill(&other);
+    drop(value);
+    for i in 0..1000 {
+        // Others have taken what was given up for readers, too: that is an error then.
+        let is_first = |found: credenza::Result<Option<Vec<u8>>>| match found {
+            Ok(found) => assert_eq!(found.as_deref(), Some(&b"first"[..])),
+            Err(error) => assert!(error.to_string().contains("free some space"), "{error}"),
+        };
+        is_first(Get::get(&hash, &key(i)).map(|value| value.map(Cow::into_owned)));
+        is_first(Get::get(&btree, &key(i)).map(|value| value.map(Cow::into_owned)));
+    }
+    fs::remove_file(&other).unwrap();
+    when_there_is_room(|| hash.insert(b"key", b"value").map(drop));
+    when_there_is_room(|| btree.insert(b"key", b"value").map(drop));
+    hash.verify(|_, _| ()).unwrap();
+    btree.verify(|_, _| ()).unwrap();
+}
+
+/// A child has what its parent set aside only as long as that does not need it, and sets its own aside.
+#[test]
+fn who_was_forked_has_room_of_his_own() {
+    let Some(mount) = made() else { return };
+    let (path, other) = (mount.path().join("store"), mount.path().join("other"));
+    let mut rng = Rng::new(seed(0));
+    let store = Hash::create(&path).unwrap();
+    (0..KEYS).for_each(|i| store.insert(&key(i), b"first").map(drop).unwrap());
+    let mut children = [1, 2].map(|number| {
+        let mut rng = Rng::new(seed(number));
+        sys::fork(|| {
+            sys::give_up_after(60);
+            for _ in 0..20_000 {
+                match store.insert(&key(rng.below(KEYS)), b"second") {
+                    Ok(_) => std::thread::sleep(Duration::from_micros(50)),
+                    Err(error) => assert!(error.to_string().contains("free some space"), "{error}"),
+                }
+            }
+        })
+    });
+    for _ in 0..3 {
+        std::thread::sleep(Duration::from_millis(300));
+        store.sync().unwrap();
+        fill(&other);
+        for _ in 0..20_000 {
+            let _ = store.insert(&key(rng.below(KEYS)), b"third");
+        }
+        fs::remove_file(&other).unwrap();
+        when_there_is_room(|| store.sync());
+    }
+    for child in &mut children {
+        assert_eq!(child.wait(), sys::Status::Exited(0));
+    }
+    when_there_is_room(|| store.insert(b"key", b"value").map(drop));
+    store.verify(|_, _| ()).unwrap();
+    assert_eq!(store.len().unwrap(), KEYS + 1);
+}
+
+#[test]
+fn a_full_disk_that_copies_on_write_ends_nobody() {
+    for round in 0..rounds(1) {
+        let mut rng = Rng::new(seed(round));
+        let Some(mount) = made() else { return };
+        fill_beside::<Hash>(&mount, &mut rng);
+        fill_beside::<BTree>(&mount, &mut rng);
+    }
+}
