@@ -180,7 +180,7 @@ fn a_full_disk_happens_in_every_round_and_is_survived() {
     }
 }
 
-/// It maps 64 MiB, of which a small store needs less than a hundredth.
+/// Its file has 256 KiB from the beginning, of which a small store needs a part.
 #[test]
 fn a_disk_is_full_for_a_store_that_takes_more_than_it_needs() {
     let arguments = format!("--faults full --rounds 2 {SMALL} --stores mdbx");

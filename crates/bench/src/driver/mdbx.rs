@@ -1,8 +1,8 @@
 //! libmdbx: `libmdbx.so`, which no Debian package brings.
 //!
-//! Tuning: the file for this process alone, no sync, a writable map that grows by 64 MiB, no
-//! read-ahead, pages not cleared before use, the last freed used first; one write transaction for
-//! the build, appending when the keys come sorted. The rest is in [`super::mdb`].
+//! Tuning: the file for this process alone, no sync, a writable map that grows by an
+//! eighth of the data, no read-ahead, pages not cleared before use, the last freed used first; one write
+//! transaction for the build, appending when the keys come sorted. The rest is in [`super::mdb`].
 
 #![allow(unsafe_code)]
 
@@ -44,11 +44,17 @@ const EXCLUSIVE: c_uint = 0x40_0000;
 const NO_MEMORY_INIT: c_uint = 0x100_0000;
 const LIFO_RECLAIM: c_uint = 0x400_0000;
 const WRITING: c_uint = NO_SYNC | UTTERLY | WRITE_MAP | NO_MEMORY_INIT | LIFO_RECLAIM;
-const GROWTH: isize = 64 << 20;
 /// After so many bytes of small transactions it syncs by itself: until then it uses no freed page
 /// again, and the file grows with every commit, which takes five times as long.
 const SYNC_BYTES: usize = 1 << 20;
 const DEFAULT: isize = -1;
+
+/// By how much the file grows: the library allocates all of it, so that small stores need small steps, and few
+/// of them are enough for large ones.
+fn growth(shape: &Shape) -> isize {
+    let step = (shape.bytes() / 8).next_power_of_two();
+    step.clamp(64 << 10, 64 << 20) as isize
+}
 
 pub(super) struct Mdbx {
     calls: Calls,
@@ -105,10 +111,10 @@ impl Mdbx {
             if flags & READ_ONLY != 0 {
                 return Ok(());
             }
-            let most = map_bytes(shape) as isize;
+            let (most, step) = (map_bytes(shape) as isize, growth(shape));
             // SAFETY: the environment was made and is not open yet.
             let rc =
-                unsafe { (self.set_geometry)(env, DEFAULT, DEFAULT, most, GROWTH, DEFAULT, page) };
+                unsafe { (self.set_geometry)(env, DEFAULT, DEFAULT, most, step, DEFAULT, page) };
             self.calls.check("env_set_geometry", rc)
         })?
         .with_cursor(shape)
@@ -188,13 +194,13 @@ impl Driver for Mdbx {
         let append = if shape.is_sorted { "MDBX_APPEND as the keys come sorted, " } else { "" };
         format!(
             "{keys}NOSUBDIR, UTTERLY_NOSYNC, WRITEMAP, NORDAHEAD (not with --read-ahead), EXCLUSIVE, NOMEMINIT, LIFORECLAIM, at \
-             most {} GiB in steps of {} MiB; build: {append}one write transaction; single changes: \
+             most {} GiB in steps of {} KiB; build: {append}one write transaction; single changes: \
              one write transaction for the whole phase, or one for each with a sync after {} KiB; \
              lookups: one read transaction, reset and renewed for each where changes have one for each; \
              several processes or threads without EXCLUSIVE, threads and changes of their own with \
              NOSTICKYTHREADS",
             map_bytes(shape) >> 30,
-            GROWTH >> 20,
+            growth(shape) >> 10,
             SYNC_BYTES >> 10
         )
     }
