@@ -146,6 +146,20 @@ fn a_synced_mix_of_transactions_waits_at_their_ends() {
     }
 }
 
+/// What syncs though its class asks for none would look like a fault of the driver, were it not told why.
+#[test]
+fn who_syncs_unasked_says_why() {
+    let report = report("hash,lmdb,mdbx,sqlite,leveldb,rocksdb", "insert-each");
+    let notes: Vec<&str> =
+        report["notes"].as_array().unwrap().iter().map(|note| note.as_str().unwrap()).collect();
+    if report["stores"].as_array().unwrap().iter().all(|info| info["store"] != "mdbx") {
+        return eprintln!("not tested: mdbx is not found");
+    }
+    assert!(notes.iter().any(|note| note.starts_with("mdbx, insert-each: ")), "{notes:?}");
+    let unsaid = notes.iter().find(|note| note.ends_with("asks for none"));
+    assert_eq!(unsaid, None);
+}
+
 #[test]
 fn every_build_does_what_its_driver_says() {
     let all = "constant,hash,btree,cdb,tokyocabinet-hash,bdb-hash,tdb,lmdb,bdb-btree,\

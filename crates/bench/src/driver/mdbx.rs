@@ -149,6 +149,8 @@ impl Driver for Mdbx {
     const COMMITS: bool = true;
     const DURABLE: Option<&'static str> = Some("SYNC_DURABLE with LIFORECLAIM");
     const SYNCS: &'static str = "fdatasync when it is closed";
+    const SYNCS_ANYWAY: Option<&'static str> =
+        Some("after each MiB of small transactions, as it uses no freed page again before");
 
     fn dies_when_full(is_durable: bool) -> bool {
         !is_durable
