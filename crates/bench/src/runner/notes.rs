@@ -297,7 +297,7 @@ pub(super) fn about_sharing(
             let what = format!("{phase} --{}", by.name());
             let lacks = |info: &StoreInfo| info.lacks.iter().any(|name| name == phase.name());
             let why = format!(
-                "the workbench has no locks of theirs for several {} that commit",
+                "the workbench knows no way of theirs for several {} that commit",
                 by.name()
             );
             let have_locks = |info: &StoreInfo| match by {
