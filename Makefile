@@ -9,6 +9,7 @@ SHELL := /bin/bash
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 PROGRAM := $(TARGET_DIR)/release/credenza
 HOST := $(shell rustc -vV | sed -n 's/^host: //p')
+MUSL := $(HOST:-gnu=-musl)
 PREFIX ?= /usr/local
 
 help: ## print this list
@@ -95,6 +96,11 @@ check: ## formatting, lints, documents, licences; no tests
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTFLAGS="--cfg credenza_schedules" cargo check --locked --tests --manifest-path schedules/Cargo.toml \
 	  --target-dir $(TARGET_DIR)/schedules
+	if rustup target list --installed 2>/dev/null | grep -qx '$(MUSL)'; then
+	  cargo check --locked -p credenza --lib --test hash_kill --target $(MUSL)
+	else
+	  echo "note: not compiled for musl: 'rustup target add $(MUSL)' brings what that needs"
+	fi
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --locked
 	if cargo deny --version >/dev/null 2>&1; then
 	  cargo deny --locked --log-level error check licenses bans sources

@@ -5,6 +5,14 @@
 //! with keys in order, tables and transactions; and reads the files of cdb, cdb64 and mcdb in place.
 //! [`freeze`], [`thaw`] and [`thaw_btree`] go from one engine to the other.
 
+#[cfg(not(all(
+    target_os = "linux",
+    target_pointer_width = "64",
+    target_endian = "little",
+    any(target_env = "gnu", target_env = "musl")
+)))]
+compile_error!("Credenza is for Linux on 64-bit little-endian processors, with glibc or musl");
+
 pub mod btree;
 pub mod capability;
 pub mod constant;

@@ -396,7 +396,7 @@ fn publishing_makes_durable_in_the_right_order() {
     strace.args([
         "-f",
         "-e",
-        "trace=openat,write,pwrite64,ftruncate,fsync,fdatasync,linkat,rename",
+        "trace=?open,openat,write,pwrite64,ftruncate,fsync,fdatasync,linkat,rename",
     ]);
     strace.arg("-o").arg(&trace).arg(builder.get_program()).args(builder.get_args());
     strace.envs(builder.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -416,7 +416,7 @@ fn publishing_makes_durable_in_the_right_order() {
     });
     let folder_synced = last(&|line| line.contains(" fsync(")).unwrap();
     let folder_fd = lines[folder_synced].split(['(', ')']).nth(1).unwrap();
-    let opened = last(&|line| line.contains("openat(") && returned(line) == folder_fd).unwrap();
+    let opened = last(&|line| line.contains(" open") && returned(line) == folder_fd).unwrap();
     assert!(lines[opened].contains(&format!("{:?}", folder.path())), "{trace}");
     let wrote_after = lines[synced..].iter().any(|line| line.contains("pwrite64("));
     assert!(!wrote_after, "something is written after the file was made durable:\n{trace}");

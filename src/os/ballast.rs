@@ -51,14 +51,14 @@ impl Part {
 
 /// File systems that write pages anew, and whether they do so with all: where only some files are such, one for which no
 /// room can be set aside is changed all the same. What lies below an overlay nobody says.
-const KINDS: [(libc::c_long, bool); 5] = [
-    (libc::BTRFS_SUPER_MAGIC, true),
+const KINDS: [(u32, bool); 5] = [
+    (libc::BTRFS_SUPER_MAGIC as u32, true),
     (BCACHEFS_SUPER_MAGIC, true),
-    (libc::NILFS_SUPER_MAGIC, true),
-    (libc::F2FS_SUPER_MAGIC, true),
-    (libc::XFS_SUPER_MAGIC, false),
+    (libc::NILFS_SUPER_MAGIC as u32, true),
+    (libc::F2FS_SUPER_MAGIC as u32, true),
+    (libc::XFS_SUPER_MAGIC as u32, false),
 ];
-const BCACHEFS_SUPER_MAGIC: libc::c_long = 0xca45_1a4e;
+const BCACHEFS_SUPER_MAGIC: u32 = 0xca45_1a4e;
 
 /// So long after room was given up the signal is taken for one of a thread that needed it at the same time.
 const AT_ONCE: Duration = Duration::from_millis(200);
@@ -254,7 +254,7 @@ pub(super) struct Ballast {
 impl Ballast {
     /// That for a map of `store`, which is open to be changed through it; `None` where no room is needed, or none can be kept.
     pub(super) fn beside(store: &File, map: Range<usize>) -> Result<Option<Ballast>> {
-        let kind = file_system(store).map(|system| system.f_type);
+        let kind = file_system(store);
         let Some((_, is_needed)) = KINDS.iter().find(|(magic, _)| Some(*magic) == kind) else {
             return Ok(None);
         };

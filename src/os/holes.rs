@@ -15,6 +15,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
+const TMPFS: u32 = libc::TMPFS_MAGIC as u32;
+const OVERLAY: u32 = libc::OVERLAYFS_SUPER_MAGIC as u32;
+
 /// Has the disk keep room for every byte of a file that nobody else cuts, also where a copy has holes: what
 /// is written there through a map finds no full disk then. Nothing is done where the file system cannot.
 pub(crate) fn fill_holes(file: &File) -> Result<()> {
@@ -70,11 +73,11 @@ fn has_every_page(file: &File, meta: &Metadata) -> bool {
 /// be in memory. One that is only compressed has none.
 pub(crate) fn lacks_pages(file: &File, meta: &Metadata) -> bool {
     meta.blocks().saturating_mul(512) < meta.len()
-        && file_system(file).is_some_and(|system| match system.f_type {
-            libc::TMPFS_MAGIC => true,
-            libc::OVERLAYFS_SUPER_MAGIC => has_hole(file, meta.len()),
+        && match file_system(file) {
+            Some(TMPFS) => true,
+            Some(OVERLAY) => has_hole(file, meta.len()),
             _ => false,
-        })
+        }
 }
 
 /// Whether a part of a file has no page; `false` also where its file system does not know.
@@ -116,16 +119,16 @@ pub(super) fn room_on_disk(file: &File) -> Option<u64> {
 
 /// Whether a file's pages are all there is of it (tmpfs).
 pub(super) fn is_in_memory(file: &File) -> bool {
-    file_system(file).is_some_and(|system| system.f_type == libc::TMPFS_MAGIC)
+    file_system(file) == Some(TMPFS)
 }
 
-/// What the kernel says of a file's file system.
-pub(super) fn file_system(file: &File) -> Option<libc::statfs> {
+/// What the kernel calls the kind of a file's file system: a number of 32 bits, whatever type the C library gives it.
+pub(super) fn file_system(file: &File) -> Option<u32> {
     let mut found = MaybeUninit::<libc::statfs>::uninit();
     // SAFETY: the descriptor is open, and there is room for the answer.
     if unsafe { libc::fstatfs(file.as_raw_fd(), found.as_mut_ptr()) } != 0 {
         return None;
     }
     // SAFETY: the call has succeeded, and written it.
-    Some(unsafe { found.assume_init() })
+    Some(unsafe { found.assume_init() }.f_type as u32)
 }

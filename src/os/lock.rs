@@ -369,7 +369,8 @@ mod tests {
             let lock = RobustLock::in_head(&map, 0);
             // SAFETY: the call has no effect.
             let gone = std::thread::spawn(|| unsafe { libc::gettid() }).join().unwrap();
-            lock.words[0].store((gone as u64) << FUTEX_SHIFT, Ordering::Release);
+            // With the type that is beside it in musl.
+            lock.words[0].fetch_or((gone as u64) << FUTEX_SHIFT, Ordering::AcqRel);
             let (done, waits) = channel();
             let other = std::sync::Arc::clone(&map);
             std::thread::spawn(move || {

@@ -1,6 +1,6 @@
 //! The btree engine as a [`Subject`].
 
-use super::subject::{Operation, State, Subject};
+use super::subject::{Operation, State, Subject, bury_in};
 use credenza::btree::{BTree, Snapshot, Table, Transaction};
 use credenza::{Get, Result, Scan};
 use std::path::{Path, PathBuf};
@@ -250,14 +250,7 @@ impl Subject for BTree {
     }
 
     fn bury(first: &mut [u8], pid: u32) {
-        // As the kernel does for a robust lock: the holder's number goes, a mark comes.
-        for at in LOCKS_AT {
-            let word = &mut first[at..at + 4];
-            let held = u32::from_le_bytes(word.try_into().unwrap());
-            if held & 0x3fff_ffff == pid {
-                word.copy_from_slice(&(1u32 << 30).to_le_bytes());
-            }
-        }
+        bury_in(first, &LOCKS_AT, pid);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The hash engine as a [`Subject`].
 
-use super::subject::{Operation, State, Subject};
+use super::subject::{Operation, State, Subject, bury_in};
 use credenza::Result;
 use credenza::hash::{Batch, Hash, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -116,14 +116,7 @@ impl Subject for Hash {
     }
 
     fn bury(first: &mut [u8], pid: u32) {
-        // As the kernel does for a robust lock: the holder's number goes, a mark comes.
-        for at in LOCKS_AT {
-            let word = &mut first[at..at + 4];
-            let held = u32::from_le_bytes(word.try_into().unwrap());
-            if held & 0x3fff_ffff == pid {
-                word.copy_from_slice(&(1u32 << 30).to_le_bytes());
-            }
-        }
+        bury_in(first, &LOCKS_AT, pid);
     }
 }
 

@@ -27,6 +27,20 @@ pub trait Subject: Sized {
     fn bury(first: &mut [u8], pid: u32);
 }
 
+/// Marks the locks at these places that a process has as the kernel does for robust ones when it dies: the holder's number
+/// goes, a mark comes.
+pub fn bury_in(first: &mut [u8], locks: &[usize], pid: u32) {
+    // In musl the type comes first.
+    let word_at = if cfg!(target_env = "musl") { 4 } else { 0 };
+    for at in locks.iter().map(|at| at + word_at) {
+        let word = &mut first[at..at + 4];
+        let held = u32::from_le_bytes(word.try_into().unwrap());
+        if held & 0x3fff_ffff == pid {
+            word.copy_from_slice(&(1u32 << 30).to_le_bytes());
+        }
+    }
+}
+
 /// A change of a store, all of it or nothing.
 #[derive(Clone, Debug)]
 pub enum Operation {

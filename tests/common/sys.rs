@@ -114,7 +114,7 @@ impl Forked {
         self.go_on(libc::PTRACE_CONT)
     }
 
-    fn go_on(&mut self, how: libc::c_uint) -> Status {
+    fn go_on(&mut self, how: Request) -> Status {
         loop {
             // SAFETY: the process is traced by this thread and stopped; no memory is passed.
             let rc = unsafe { libc::ptrace(how, self.pid, 0usize, 0usize) };
@@ -127,6 +127,12 @@ impl Forked {
         }
     }
 }
+
+/// C libraries differ in the type.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
 
 impl Drop for Forked {
     fn drop(&mut self) {
