@@ -101,10 +101,12 @@ impl OpenOptions {
 
     /// Opens the store at `path`.
     ///
-    /// On file systems that write no page where it lies (btrfs, bcachefs, NILFS2, F2FS, and XFS where files share blocks) a
-    /// process that has a store open to write it keeps 9 MiB there, in files without names, and handles the signal SIGBUS
-    /// for its maps of such stores, so that a full disk is an error there, too; other such signals go on to the handler
-    /// that was there before. A thread that blocks the signal is ended by the kernel instead.
+    /// On file systems that write no page where it lies (btrfs, bcachefs, NILFS2, F2FS, and XFS, as files may share blocks
+    /// there) a process that has a store open to write it keeps 9 MiB there, in files without names, and handles the signal
+    /// SIGBUS for its maps of such stores, so that a full disk is an error there, too; other such signals go on to the
+    /// handler that was there before. A thread that blocks the signal is ended by the kernel instead; so is one to whom
+    /// others leave nothing of that for two seconds. Nothing is kept where the store's folder may not be written, and on no
+    /// more than 16 of them at a time, each subvolume being one.
     ///
     /// # Errors
     /// The file is missing, may not be opened for writing, is no tree store, or its beginning is

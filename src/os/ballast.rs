@@ -5,12 +5,15 @@
 //! (SIGBUS). Therefore a process keeps some blocks there, in two files without a name, as long as it may change a store. When
 //! the signal comes, the larger file is emptied, and what was being done goes on. From then on nobody begins another
 //! change ([`Ballast::is_held`]), before as much could be set aside again. The smaller file is for those who read, who change
-//! a word of the store, too, and for what must end: a lock, a transaction. Without both the signal does what it did before.
+//! a word of the store, too, and for what must end: a lock, a transaction. Without both, as others took what was given up, a
+//! little is waited for who gives some back; then the signal does what it did before.
 //!
 //! Invariants: a slot of [`SLOTS`] with users has its device, and it, or no slot, is that of whoever asks for that device; a
-//! descriptor is emptied only by who has taken it out of its word, and closed only when nobody can have done so just now.
+//! file is emptied only by who has taken it out of its word, in the process that made it, and filled again or closed only
+//! when nobody can have done so just now.
 //!
-//! Threads: any; the signal may come to several at once. A forked process sets room of its own aside when it asks.
+//! Threads: any; the signal may come to several at once. A forked process sets room of its own aside when it asks, and
+//! leaves alone what its parent has.
 
 #![allow(unsafe_code)]
 
@@ -26,7 +29,7 @@ use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// Which part of it.
@@ -60,15 +63,15 @@ const KINDS: [(u32, bool); 5] = [
 ];
 const BCACHEFS_SUPER_MAGIC: u32 = 0xca45_1a4e;
 
-/// So long after room was given up the signal is taken for one of a thread that needed it at the same time.
-const AT_ONCE: Duration = Duration::from_millis(200);
+/// So long what needs room is tried again when there is none left, since that was given up, or was first missed.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// And so long it is slept in between, by the clock of the kernel.
+static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// So long it is not tried again to set room aside.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Of a device: more of these at a time have none.
 static SLOTS: [Slot; 16] = [const { Slot::new() }; 16];
-/// Threads that are in the handler.
-static HANDLERS: AtomicU32 = AtomicU32::new(0);
 /// What was done with the signal before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
@@ -90,9 +93,15 @@ struct Slot {
     pid: AtomicU32,
     /// Which process is setting it aside.
     busy: AtomicU32,
-    /// When that was last tried, and when room was last given up, by the monotonic clock.
+    /// Whether it cannot be set aside for another reason than that there is no room.
+    goes_without: AtomicBool,
+    /// When that was last tried, and when room was last given up, by the monotonic clock; and when there was first none to
+    /// give up since some was set aside: 0 if there was.
     tried: AtomicU64,
     given_up: AtomicU64,
+    missed: AtomicU64,
+    /// Threads of that process that are emptying a file, or about to.
+    emptying: AtomicU32,
     /// Descriptors, by part; and those whose file has its blocks.
     files: [AtomicI32; 2],
     held: [AtomicI32; 2],
@@ -107,8 +116,11 @@ impl Slot {
             others: AtomicU32::new(0),
             pid: AtomicU32::new(0),
             busy: AtomicU32::new(0),
+            goes_without: AtomicBool::new(false),
             tried: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
+            missed: AtomicU64::new(0),
+            emptying: AtomicU32::new(0),
             files: [const { AtomicI32::new(NONE) }; 2],
             held: [const { AtomicI32::new(NONE) }; 2],
         }
@@ -135,11 +147,12 @@ impl Slot {
         let take = |[from, _]: &&[AtomicUsize; 2]| {
             from.compare_exchange(0, map.start, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
-        match self.maps.iter().find(take) {
-            Some(place) => place[1].store(map.end, Ordering::Release),
+        let place = self.maps.iter().find(take);
+        match place {
+            Some([_, to]) => to.store(map.end, Ordering::Release),
             None => drop(self.others.fetch_add(1, Ordering::AcqRel)),
         }
-        self.maps.iter().find(|[from, _]| from.load(Ordering::Relaxed) == map.start)
+        place
     }
 
     /// Counts one more user of a slot that has some, for this device.
@@ -166,13 +179,36 @@ impl Slot {
 
     fn close(&self, part: Part) {
         let file = self.file(part).swap(NONE, Ordering::AcqRel);
-        let is_held = self.held(part).swap(NONE, Ordering::SeqCst) != NONE;
-        if file == NONE || !is_held && !are_handlers_done() {
+        self.held(part).swap(NONE, Ordering::SeqCst);
+        if file == NONE || !self.is_of_others() && !self.is_emptied() {
             // Left open rather than that somebody empties what has its number next.
             return;
         }
-        // SAFETY: made by `make`, and in no word any more; nobody who took it from one is about to use it.
+        // SAFETY: made by `set_aside_part`, and in no word any more; nobody who took it from one is about to use it.
         drop(unsafe { File::from_raw_fd(file) });
+    }
+
+    /// Whether what is set aside is that of the process that this one was forked from.
+    fn is_of_others(&self) -> bool {
+        self.pid.load(Ordering::SeqCst) != own_pid()
+    }
+
+    /// Whether nobody is about to empty a file; waits a second for it.
+    fn is_emptied(&self) -> bool {
+        for _ in 0..1000 {
+            if self.emptying.load(Ordering::SeqCst) == 0 {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        false
+    }
+
+    /// Whether this process has it.
+    #[inline(always)]
+    fn holds(&self, part: Part) -> bool {
+        self.held(part).load(Ordering::Acquire) != NONE
+            && self.pid.load(Ordering::Acquire) == own_pid()
     }
 
     /// Sets both parts aside, beside `store`, unless they are; in files of its own for this process. One thread at a time:
@@ -184,62 +220,99 @@ impl Slot {
         if self.busy.fetch_update(Ordering::AcqRel, Ordering::Relaxed, begin).is_err() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        let is_new = self.pid.load(Ordering::Acquire) != pid;
-        let done =
-            PARTS.iter().rev().try_for_each(|part| self.set_aside_part(store, *part, is_new));
-        if done.is_ok() {
-            self.pid.store(pid, Ordering::Release);
+        if self.is_of_others() {
+            // Nobody empties here what that process believes it has; nor does who was about to there end here.
+            PARTS.iter().for_each(|part| self.close(*part));
+            self.emptying.store(0, Ordering::SeqCst);
+            self.pid.store(pid, Ordering::SeqCst);
         }
+        let done = PARTS.iter().rev().try_for_each(|part| self.set_aside_part(store, *part));
         self.busy.store(0, Ordering::Release);
         done
     }
 
-    fn set_aside_part(&self, store: &File, part: Part, is_new: bool) -> io::Result<()> {
-        if is_new {
+    fn set_aside_part(&self, store: &File, part: Part) -> io::Result<()> {
+        if self.file(part).load(Ordering::Acquire) == NONE {
             let file = unnamed_beside(store)?;
-            self.close(part);
             self.file(part).store(file.into_raw_fd(), Ordering::Release);
         }
         let file = self.file(part).load(Ordering::Acquire);
-        if self.held(part).load(Ordering::Acquire) == NONE {
-            // SAFETY: the descriptor is open, as this slot has users; the call takes no pointers.
-            if unsafe { libc::fallocate(file, 0, 0, part.bytes()) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            self.held(part).store(file, Ordering::SeqCst);
+        if self.held(part).load(Ordering::SeqCst) != NONE {
+            return Ok(());
         }
+        if self.emptying.load(Ordering::SeqCst) != 0 {
+            // What has its blocks still has none soon.
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        // SAFETY: the descriptor is open, as this slot has users; the calls take no pointers.
+        unsafe {
+            if libc::fallocate(file, 0, 0, part.bytes()) != 0 {
+                let error = io::Error::last_os_error();
+                // Some file systems leave the blocks that there were.
+                libc::ftruncate(file, 0);
+                return Err(error);
+            }
+        }
+        self.missed.store(0, Ordering::SeqCst);
+        self.held(part).store(file, Ordering::SeqCst);
         Ok(())
     }
 
-    /// Empties one of the files; whether that, or what another thread did just now, is a reason to try again.
+    /// Empties one of the files; whether that, or what another thread does or did just now, is a reason to try again.
     fn give_up(&self) -> bool {
+        if self.is_of_others() {
+            return false;
+        }
         for part in PARTS {
+            if self.held(part).load(Ordering::SeqCst) == NONE {
+                continue;
+            }
+            self.emptying.fetch_add(1, Ordering::SeqCst);
             let file = self.held(part).swap(NONE, Ordering::SeqCst);
             if file != NONE {
-                self.given_up.store(monotonic_ns(), Ordering::SeqCst);
                 // SAFETY: the descriptor is open: see `close`. The call may be made in a handler.
                 unsafe { libc::ftruncate(file, 0) };
+                self.given_up.store(monotonic_ns(), Ordering::SeqCst);
+            }
+            self.emptying.fetch_sub(1, Ordering::SeqCst);
+            if file != NONE {
                 return true;
             }
         }
-        let since = monotonic_ns().saturating_sub(self.given_up.load(Ordering::SeqCst));
-        since < AT_ONCE.as_nanos() as u64
+        if self.emptying.load(Ordering::SeqCst) == 0 {
+            let now = monotonic_ns();
+            let missed = self.missed.compare_exchange(0, now, Ordering::SeqCst, Ordering::SeqCst);
+            let last = missed.map_or_else(|first| first, |_| now);
+            let since = now.saturating_sub(last.max(self.given_up.load(Ordering::SeqCst)));
+            if since > PATIENCE.as_nanos() as u64 {
+                return false;
+            }
+        }
+        // SAFETY: the time is read during the call, which may be made in a handler.
+        unsafe { libc::nanosleep(&raw const NAP, std::ptr::null_mut()) };
+        true
     }
 
     /// Tries to set aside what was given up, or what only the process has that this one was forked from.
     #[cold]
-    fn is_held_again(&self, store: &File, part: Part) -> bool {
-        let is_own = self.pid.load(Ordering::Acquire) == own_pid();
+    fn is_held_again(&self, store: &File, part: Part, is_needed: bool) -> bool {
+        let is_new = self.is_of_others();
         let (now, tried) = (monotonic_ns(), self.tried.load(Ordering::Relaxed));
-        if is_own && now.saturating_sub(tried) < PAUSE.as_nanos() as u64 {
-            return false;
+        if !is_new && now.saturating_sub(tried) < PAUSE.as_nanos() as u64 {
+            return self.holds(part) || self.goes_without.load(Ordering::Relaxed);
         }
         self.tried.store(now, Ordering::Relaxed);
-        match self.set_aside(store) {
-            Err(e) if is_no_room(&e) => self.held(part).load(Ordering::Acquire) != NONE,
-            // What cannot be had for another reason keeps nobody from his store.
-            _ => true,
-        }
+        // What cannot be had for another reason than that there is none keeps nobody from his store.
+        let goes_without = match self.set_aside(store) {
+            Ok(()) => false,
+            Err(e) if is_no_room(&e) => {
+                !is_needed && (is_new || self.goes_without.load(Ordering::Relaxed))
+            }
+            Err(e) if is_for_now(&e) => return self.holds(part),
+            Err(_) => true,
+        };
+        self.goes_without.store(goes_without, Ordering::Relaxed);
+        self.holds(part) || goes_without
     }
 }
 
@@ -249,6 +322,8 @@ pub(super) struct Ballast {
     slot: &'static Slot,
     /// The map's place there.
     place: Option<&'static [AtomicUsize; 2]>,
+    /// Whether all changes take room there.
+    is_needed: bool,
 }
 
 impl Ballast {
@@ -258,15 +333,15 @@ impl Ballast {
         let Some((_, is_needed)) = KINDS.iter().find(|(magic, _)| Some(*magic) == kind) else {
             return Ok(None);
         };
-        match Ballast::of_device(store, map) {
+        match Ballast::of_device(store, map, *is_needed) {
             Err(e) if *is_needed && is_no_room(&e) => Err(Error::io(ACTION, e)),
             found => Ok(found.unwrap_or(None)),
         }
     }
 
-    fn of_device(store: &File, map: Range<usize>) -> io::Result<Option<Ballast>> {
+    fn of_device(store: &File, map: Range<usize>, is_needed: bool) -> io::Result<Option<Ballast>> {
         let device = store.metadata()?.dev();
-        let of = |slot: &'static Slot| Ballast { slot, place: slot.add(map.clone()) };
+        let of = |slot: &'static Slot| Ballast { slot, place: slot.add(map.clone()), is_needed };
         if let Some(slot) = SLOTS.iter().find(|slot| slot.share(device)) {
             return Ok(Some(of(slot)));
         }
@@ -276,11 +351,18 @@ impl Ballast {
         let Some(slot) = SLOTS.iter().find(claim) else { return Ok(None) };
         handle_signal();
         slot.device.store(device, Ordering::Release);
+        slot.goes_without.store(false, Ordering::Relaxed);
+        slot.missed.store(0, Ordering::SeqCst);
         slot.users.store(1, Ordering::Release);
         let ballast = of(slot);
         match slot.set_aside(store) {
             // Somebody who came for the same device is at it.
-            Err(e) if e.kind() == io::ErrorKind::WouldBlock => Ok(Some(ballast)),
+            Err(e) if is_for_now(&e) => Ok(Some(ballast)),
+            // Its file may have no page that is written anew; and there may be room soon.
+            Err(e) if is_no_room(&e) && !is_needed => {
+                slot.goes_without.store(true, Ordering::Relaxed);
+                Ok(Some(ballast))
+            }
             done => done.map(|()| Some(ballast)),
         }
     }
@@ -295,9 +377,7 @@ impl Ballast {
     /// Whether the room is there, or could be set aside again just now.
     #[inline]
     pub(super) fn is_held(&self, store: &File, part: Part) -> bool {
-        let is_held = self.slot.held(part).load(Ordering::Acquire) != NONE;
-        is_held && self.slot.pid.load(Ordering::Acquire) == own_pid()
-            || self.slot.is_held_again(store, part)
+        self.slot.holds(part) || self.slot.is_held_again(store, part, self.is_needed)
     }
 }
 
@@ -326,6 +406,11 @@ fn is_no_room(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
 }
 
+/// Another thread is at it, or a signal came.
+fn is_for_now(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}
+
 /// A file without a name on the device of another.
 fn unnamed_beside(store: &File) -> io::Result<File> {
     let path = std::fs::read_link(proc_path(store))?;
@@ -338,17 +423,6 @@ fn unnamed_beside(store: &File) -> io::Result<File> {
     } else {
         Err(io::Error::from_raw_os_error(libc::EXDEV))
     }
-}
-
-/// Whether nobody is about to empty a file; waits a second for it.
-fn are_handlers_done() -> bool {
-    for _ in 0..1000 {
-        if HANDLERS.load(Ordering::SeqCst) == 0 {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    false
 }
 
 fn handle_signal() {
@@ -373,16 +447,14 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
         let place = libc::__errno_location();
         (place, *place)
     };
-    HANDLERS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: the kernel gives what tells of the signal, with where the memory is that could not be had.
     let address = unsafe { (*info).si_addr() } as usize;
     let is_done = SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up());
-    HANDLERS.fetch_sub(1, Ordering::SeqCst);
-    // SAFETY: as above.
-    unsafe { *place = error };
     if !is_done {
         as_before(signal, info, context);
     }
+    // SAFETY: as above.
+    unsafe { *place = error };
 }
 
 /// Does what was done with the signal before there was room to give up.
@@ -415,6 +487,55 @@ mod tests {
     use std::io::Write;
     use std::process::{Command, Stdio};
 
+    /// A slot that has nothing set aside, and a store beside which that may be done.
+    fn slot_and_store(folder: &Path) -> (Slot, File) {
+        super::super::process::prepare();
+        let slot = Slot::new();
+        slot.users.store(1, Relaxed);
+        (slot, File::create(folder.join("store")).unwrap())
+    }
+
+    fn may_change(slot: &Slot, store: &File) -> bool {
+        slot.tried.store(0, Relaxed);
+        slot.is_held_again(store, Part::Changes, true)
+    }
+
+    /// Its blocks would be taken for set aside, and go right then; or another file would have its number by then.
+    #[test]
+    fn what_is_being_given_up_is_not_set_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slot, store) = slot_and_store(folder.path());
+        assert!(may_change(&slot, &store));
+        for (busy, emptying) in [(own_pid(), 0), (0, 1)] {
+            slot.held(Part::Changes).store(NONE, Relaxed);
+            slot.busy.store(busy, Relaxed);
+            slot.emptying.store(emptying, Relaxed);
+            assert!(!may_change(&slot, &store), "another thread has not done yet");
+            assert!(slot.give_up(), "the smaller file is left");
+            slot.busy.store(0, Relaxed);
+            slot.emptying.store(0, Relaxed);
+            assert!(may_change(&slot, &store));
+        }
+        slot.leave();
+    }
+
+    /// That would believe to have it, and be ended when it needs it.
+    #[test]
+    fn what_another_process_set_aside_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slot, store) = slot_and_store(folder.path());
+        assert!(may_change(&slot, &store));
+        slot.pid.store(own_pid() + 1, Relaxed);
+        let files = PARTS.map(|part| slot.file(part).load(Relaxed));
+        // SAFETY: open, as what was set aside is; the copy is this test's.
+        let parents = unsafe { File::from_raw_fd(libc::dup(files[0])) };
+        assert!(!slot.give_up() && !slot.holds(Part::Changes));
+        assert_eq!(parents.metadata().unwrap().len(), 8 << 20);
+        assert!(may_change(&slot, &store) && slot.give_up());
+        assert_eq!(parents.metadata().unwrap().len(), 8 << 20);
+        slot.leave();
+    }
+
     /// Holes of a file in memory take room when they are written, as all pages do elsewhere.
     #[test]
     fn room_is_given_up_for_changes_first_and_then_for_readers() {
@@ -438,7 +559,7 @@ mod tests {
         write(0);
         let [one, two] = [0, 1].map(|_| {
             let range = map.range();
-            Ballast::of_device(map.file(), range).unwrap().unwrap()
+            Ballast::of_device(map.file(), range, true).unwrap().unwrap()
         });
         assert!(std::ptr::eq(one.slot, two.slot));
         let is_held = |part| two.is_held(map.file(), part);
@@ -451,19 +572,24 @@ mod tests {
         assert!(is_held(Part::Changes));
         (1..1025).for_each(write);
         assert!(is_held(Part::Reads));
-        std::thread::sleep(AT_ONCE);
+        std::thread::sleep(PAUSE);
         fill();
         assert!(!is_held(Part::Changes));
         (1025..1200).for_each(write);
         fill();
-        std::thread::sleep(AT_ONCE);
+        std::thread::sleep(PAUSE);
         assert!(!is_held(Part::Changes) && !is_held(Part::Reads));
         assert_eq!(map.word(1199 * 4096).unwrap().load(Relaxed), 1199);
         std::fs::remove_file(at("fill")).unwrap();
-        std::thread::sleep(AT_ONCE);
+        std::thread::sleep(PAUSE);
         assert!(is_held(Part::Changes) && is_held(Part::Reads));
         drop(two);
         assert!(SLOTS.iter().all(|slot| slot.file(Part::Reads).load(Relaxed) == NONE));
+        let places = SLOTS.iter().flat_map(|slot| &slot.maps);
+        assert!(
+            places.into_iter().all(|[from, _]| from.load(Relaxed) == 0),
+            "a place is given back twice"
+        );
         drop(map);
         assert!(Command::new("umount").arg(folder.path()).status().unwrap().success());
     }

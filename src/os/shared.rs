@@ -546,6 +546,8 @@ impl Drop for SharedMap {
         if self.is_kept.load(Ordering::Relaxed) {
             return;
         }
+        // Before somebody else's map is at these addresses.
+        self.ballast = None;
         // SAFETY: nothing borrowed from the map is left; both are used no more.
         unsafe {
             ManuallyDrop::drop(&mut self.addresses);
