@@ -448,8 +448,10 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
         (place, *place)
     };
     // SAFETY: the kernel gives what tells of the signal, with where the memory is that could not be had.
-    let address = unsafe { (*info).si_addr() } as usize;
-    let is_done = SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up());
+    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
+    // Neither one that a process sent, which has no address, nor one of broken memory, for which no room helps.
+    let is_done =
+        code == libc::BUS_ADRERR && SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up());
     if !is_done {
         as_before(signal, info, context);
     }
@@ -460,10 +462,16 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
 /// Does what was done with the signal before there was room to give up.
 fn as_before(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let Some(before) = BEFORE.get() else { return };
+    // SAFETY: as in `on_signal`. What a process sent has a number that is not positive, and does not come again by itself.
+    let is_sent = unsafe { (*info).si_code } <= 0;
     match before.sa_sigaction {
+        libc::SIG_IGN if is_sent => {}
         // SAFETY: it comes again at once, as what raised it is done again, and then ends the process.
         libc::SIG_DFL | libc::SIG_IGN => unsafe {
             libc::signal(signal, libc::SIG_DFL);
+            if is_sent {
+                libc::raise(signal);
+            }
         },
         handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: a handler of three arguments, as its flags say, called as the kernel would.

@@ -165,6 +165,13 @@ pub fn signal(pid: u32, signal: i32) {
 pub const SIGCONT: i32 = libc::SIGCONT;
 pub const SIGSTOP: i32 = libc::SIGSTOP;
 
+/// Has a signal ignored by this process, or do what it does of itself.
+pub fn forget_handler(signal: i32, is_ignored: bool) {
+    let what = if is_ignored { libc::SIG_IGN } else { libc::SIG_DFL };
+    // SAFETY: nothing is called when the signal comes.
+    unsafe { libc::signal(signal, what) };
+}
+
 /// Files of this process may from now on be no longer than so many bytes: writing more is an
 /// error, and no signal.
 pub fn limit_file_size(bytes: Option<u64>) {
