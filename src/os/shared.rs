@@ -362,6 +362,7 @@ impl SharedMap {
     /// Has the pages of a range count as changed, so that the next sync writes them: for after one that
     /// failed, when the kernel calls pages clean that it could not write. What is in them stays.
     pub(crate) fn write_again(&self, from: u64, to: u64) -> Result<()> {
+        const AGAIN: &str = "write again, after a failed sync,";
         match self.populate(from, to) {
             // Kernels before 5.14 have no such call: a word of each page is written over with itself,
             // unless another has changed it, which is as good.
@@ -375,7 +376,11 @@ impl SharedMap {
             }
             // Cut off since its length was asked: what is not in the file any more need not be on the disk.
             Err(e) if e.raw_os_error() == Some(libc::EFAULT) && self.refresh_len()? < to => Ok(()),
-            done => done.map_err(|e| Error::io("write again, after a failed sync,", e)),
+            // No signal comes for what the kernel cannot change itself.
+            Err(e) if e.raw_os_error() == Some(libc::EFAULT) && self.ballast.is_some() => {
+                Err(Error::io(AGAIN, io::Error::from_raw_os_error(libc::ENOSPC)))
+            }
+            done => done.map_err(|e| Error::io(AGAIN, e)),
         }
     }
 
