@@ -8,7 +8,9 @@ use common::subject::{Operation, State, Subject, state_of};
 use common::{Rng, rounds, seed, sys};
 use credenza::Get;
 use credenza::btree::BTree;
+use credenza::constant::{Builder, Constant};
 use credenza::hash::Hash;
+use credenza::stats::Statistics;
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -140,6 +142,26 @@ fn what_was_begun_before_the_disk_is_full_is_ended() {
     when_there_is_room(|| btree.insert(b"key", b"value").map(drop));
     hash.verify(|_, _| ()).unwrap();
     btree.verify(|_, _| ()).unwrap();
+}
+
+/// Whoever reads counts that in a file, which other processes look at.
+#[test]
+fn who_counts_operations_in_a_file_is_not_ended() {
+    let Some(mount) = made() else { return };
+    let path = mount.path().join("store");
+    let mut builder = Builder::create(&path).unwrap();
+    builder.add(b"key", b"value").unwrap();
+    builder.finish().unwrap();
+    let statistics = Statistics::new().shared(true);
+    let store = Constant::options().statistics(statistics).open(&path).unwrap();
+    for _ in 0..2 {
+        assert!(store.get(b"key").unwrap().is_some());
+        File::open(mount.path()).unwrap().sync_all().unwrap();
+        fill(&mount.path().join("other"));
+    }
+    for _ in 0..1000 {
+        assert!(store.get(b"key").unwrap().is_some());
+    }
 }
 
 /// A child has what its parent set aside only as long as that does not need it, and sets its own aside.

@@ -8,6 +8,7 @@
 
 #![allow(unsafe_code)]
 
+use super::ballast::Ballast;
 use crate::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{File, OpenOptions};
@@ -19,6 +20,8 @@ use std::sync::atomic::AtomicU64;
 /// Words of zeros at first, in memory or in a file.
 #[derive(Debug)]
 pub(crate) struct Area {
+    /// Where each change takes room: who counts has no way to say that there is none. Given back before the map is.
+    _ballast: Option<Ballast>,
     map: MmapRaw,
 }
 
@@ -27,14 +30,17 @@ impl Area {
     pub(crate) fn private(len: usize) -> Result<Area> {
         let map = MmapOptions::new().len(len).no_reserve_swap().map_anon();
         let map = map.map_err(|e| Error::io("allocate memory", e))?;
-        Ok(Area { map: MmapRaw::from(map) })
+        Ok(Area { map: MmapRaw::from(map), _ballast: None })
     }
 
     /// The first `len` bytes of `file`, which is open for writing; allocates its blocks first.
     pub(crate) fn of_file(file: &File, len: usize) -> Result<Area> {
         allocate(file, len as u64)?;
         let map = MmapOptions::new().len(len).map_raw(file);
-        Ok(Area { map: map.map_err(|e| Error::io("map", e))? })
+        let map = map.map_err(|e| Error::io("map", e))?;
+        let start = map.as_mut_ptr() as usize;
+        let ballast = Ballast::beside(file, start..start + map.len())?;
+        Ok(Area { map, _ballast: ballast })
     }
 
     /// All whole words.

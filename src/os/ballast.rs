@@ -19,7 +19,7 @@
 
 use super::holes::file_system;
 use super::place::proc_path;
-use super::process::{monotonic_ns, own_pid};
+use super::process::{monotonic_ns, own_pid, prepare};
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -65,6 +65,8 @@ const BCACHEFS_SUPER_MAGIC: u32 = 0xca45_1a4e;
 
 /// So long what needs room is tried again when there is none left, since that was given up, or was first missed.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// And so often room is given up for one address within such times.
+const MOST: u32 = 100;
 /// And so long it is slept in between, by the clock of the kernel.
 static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// So long it is not tried again to set room aside.
@@ -102,6 +104,9 @@ struct Slot {
     missed: AtomicU64,
     /// Threads of that process that are emptying a file, or about to.
     emptying: AtomicU32,
+    /// For which address a file was emptied last, and how often since another, or a longer time, was between.
+    address: AtomicUsize,
+    times: AtomicU32,
     /// Descriptors, by part; and those whose file has its blocks.
     files: [AtomicI32; 2],
     held: [AtomicI32; 2],
@@ -121,6 +126,8 @@ impl Slot {
             given_up: AtomicU64::new(0),
             missed: AtomicU64::new(0),
             emptying: AtomicU32::new(0),
+            address: AtomicUsize::new(0),
+            times: AtomicU32::new(0),
             files: [const { AtomicI32::new(NONE) }; 2],
             held: [const { AtomicI32::new(NONE) }; 2],
         }
@@ -258,14 +265,18 @@ impl Slot {
         Ok(())
     }
 
-    /// Empties one of the files; whether that, or what another thread does or did just now, is a reason to try again.
-    fn give_up(&self) -> bool {
+    /// Empties one of the files for an address; whether that, or what another thread does or did just now, is a reason to
+    /// try again.
+    fn give_up(&self, address: usize) -> bool {
         if self.is_of_others() {
             return false;
         }
         for part in PARTS {
             if self.held(part).load(Ordering::SeqCst) == NONE {
                 continue;
+            }
+            if self.is_in_vain(address) {
+                return false;
             }
             self.emptying.fetch_add(1, Ordering::SeqCst);
             let file = self.held(part).swap(NONE, Ordering::SeqCst);
@@ -291,6 +302,16 @@ impl Slot {
         // SAFETY: the time is read during the call, which may be made in a handler.
         unsafe { libc::nanosleep(&raw const NAP, std::ptr::null_mut()) };
         true
+    }
+
+    /// Whether a file was emptied so often for this address that it is not room that is missing there, but the file's end.
+    fn is_in_vain(&self, address: usize) -> bool {
+        let is_another = self.address.swap(address, Ordering::SeqCst) != address;
+        let since = monotonic_ns().saturating_sub(self.given_up.load(Ordering::SeqCst));
+        if is_another || since > PATIENCE.as_nanos() as u64 {
+            self.times.store(0, Ordering::SeqCst);
+        }
+        self.times.fetch_add(1, Ordering::SeqCst) >= MOST
     }
 
     /// Tries to set aside what was given up, or what only the process has that this one was forked from.
@@ -340,6 +361,7 @@ impl Ballast {
     }
 
     fn of_device(store: &File, map: Range<usize>, is_needed: bool) -> io::Result<Option<Ballast>> {
+        prepare();
         let device = store.metadata()?.dev();
         let of = |slot: &'static Slot| Ballast { slot, place: slot.add(map.clone()), is_needed };
         if let Some(slot) = SLOTS.iter().find(|slot| slot.share(device)) {
@@ -394,7 +416,7 @@ impl Drop for Ballast {
     }
 }
 
-const ACTION: &str = "set room aside for changes, as this file system needs some for each,";
+const ACTION: &str = "set room aside for changes, of which each needs some on this file system (reading only needs none),";
 
 /// The error of who would change a file while there is none.
 #[cold]
@@ -450,8 +472,8 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
     // SAFETY: the kernel gives what tells of the signal, with where the memory is that could not be had.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
     // Neither one that a process sent, which has no address, nor one of broken memory, for which no room helps.
-    let is_done =
-        code == libc::BUS_ADRERR && SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up());
+    let is_done = code == libc::BUS_ADRERR
+        && SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up(address));
     if !is_done {
         as_before(signal, info, context);
     }
@@ -497,7 +519,7 @@ mod tests {
 
     /// A slot that has nothing set aside, and a store beside which that may be done.
     fn slot_and_store(folder: &Path) -> (Slot, File) {
-        super::super::process::prepare();
+        prepare();
         let slot = Slot::new();
         slot.users.store(1, Relaxed);
         (slot, File::create(folder.join("store")).unwrap())
@@ -519,11 +541,22 @@ mod tests {
             slot.busy.store(busy, Relaxed);
             slot.emptying.store(emptying, Relaxed);
             assert!(!may_change(&slot, &store), "another thread has not done yet");
-            assert!(slot.give_up(), "the smaller file is left");
+            assert!(slot.give_up(1), "the smaller file is left");
             slot.busy.store(0, Relaxed);
             slot.emptying.store(0, Relaxed);
             assert!(may_change(&slot, &store));
         }
+        slot.leave();
+    }
+
+    /// Others go on setting room aside for whoever meets the end of a file that somebody has cut.
+    #[test]
+    fn what_no_room_helps_is_passed_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (slot, store) = slot_and_store(folder.path());
+        let gives = |address| may_change(&slot, &store) && slot.give_up(address);
+        assert!((0..MOST).all(|_| gives(1)));
+        assert!(!gives(1) && gives(2) && gives(1));
         slot.leave();
     }
 
@@ -537,9 +570,9 @@ mod tests {
         let files = PARTS.map(|part| slot.file(part).load(Relaxed));
         // SAFETY: open, as what was set aside is; the copy is this test's.
         let parents = unsafe { File::from_raw_fd(libc::dup(files[0])) };
-        assert!(!slot.give_up() && !slot.holds(Part::Changes));
+        assert!(!slot.give_up(1) && !slot.holds(Part::Changes));
         assert_eq!(parents.metadata().unwrap().len(), 8 << 20);
-        assert!(may_change(&slot, &store) && slot.give_up());
+        assert!(may_change(&slot, &store) && slot.give_up(1));
         assert_eq!(parents.metadata().unwrap().len(), 8 << 20);
         slot.leave();
     }
@@ -547,7 +580,7 @@ mod tests {
     /// Holes of a file in memory take room when they are written, as all pages do elsewhere.
     #[test]
     fn room_is_given_up_for_changes_first_and_then_for_readers() {
-        super::super::process::prepare();
+        prepare();
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let mut mount = Command::new("mount");

@@ -49,7 +49,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        let _ = Command::new("umount").arg(self.path()).status();
+        let _ = Command::new("umount").arg("--lazy").arg(self.path()).status();
     }
 }
 
