@@ -17,18 +17,18 @@
 
 #![allow(unsafe_code)]
 
+mod signal;
+
 use super::holes::file_system;
 use super::place::proc_path;
 use super::process::{monotonic_ns, own_pid, prepare};
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -65,17 +65,15 @@ const BCACHEFS_SUPER_MAGIC: u32 = 0xca45_1a4e;
 
 /// So long what needs room is tried again when there is none left, since that was given up, or was first missed.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// And so often room is given up for one address within such times.
-const MOST: u32 = 100;
 /// And so long it is slept in between, by the clock of the kernel.
 static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+/// So often room is given up for one address, with less time than that between.
+const MOST: u32 = 100;
 /// So long it is not tried again to set room aside.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Of a device: more of these at a time have none.
 static SLOTS: [Slot; 16] = [const { Slot::new() }; 16];
-/// What was done with the signal before.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 /// How many maps of a device are told from those of others.
 const MAPS: usize = 32;
@@ -371,7 +369,7 @@ impl Ballast {
             slot.users.compare_exchange(0, CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         };
         let Some(slot) = SLOTS.iter().find(claim) else { return Ok(None) };
-        handle_signal();
+        signal::handle();
         slot.device.store(device, Ordering::Release);
         slot.goes_without.store(false, Ordering::Relaxed);
         slot.missed.store(0, Ordering::SeqCst);
@@ -444,68 +442,6 @@ fn unnamed_beside(store: &File) -> io::Result<File> {
         Ok(file)
     } else {
         Err(io::Error::from_raw_os_error(libc::EXDEV))
-    }
-}
-
-fn handle_signal() {
-    BEFORE.get_or_init(|| {
-        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: all of it is zero but for what is set: no signal is blocked meanwhile. The handler is of the type that the
-        // flags say, and calls nothing that a handler may not. What was there before is written by the call.
-        unsafe {
-            let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-            action.sa_sigaction = on_signal as *const () as usize;
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr());
-            before.assume_init()
-        }
-    });
-}
-
-/// Gives room up. Whoever returns from here does again what he could not do.
-extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    // SAFETY: the place of this thread's number of its last error, which calls below change.
-    let (place, error) = unsafe {
-        let place = libc::__errno_location();
-        (place, *place)
-    };
-    // SAFETY: the kernel gives what tells of the signal, with where the memory is that could not be had.
-    let (code, address) = unsafe { ((*info).si_code, (*info).si_addr() as usize) };
-    // Neither one that a process sent, which has no address, nor one of broken memory, for which no room helps.
-    let is_done = code == libc::BUS_ADRERR
-        && SLOTS.iter().any(|slot| slot.is_at(address) && slot.give_up(address));
-    if !is_done {
-        as_before(signal, info, context);
-    }
-    // SAFETY: as above.
-    unsafe { *place = error };
-}
-
-/// Does what was done with the signal before there was room to give up.
-fn as_before(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(before) = BEFORE.get() else { return };
-    // SAFETY: as in `on_signal`. What a process sent has a number that is not positive, and does not come again by itself.
-    let is_sent = unsafe { (*info).si_code } <= 0;
-    match before.sa_sigaction {
-        libc::SIG_IGN if is_sent => {}
-        // SAFETY: it comes again at once, as what raised it is done again, and then ends the process.
-        libc::SIG_DFL | libc::SIG_IGN => unsafe {
-            libc::signal(signal, libc::SIG_DFL);
-            if is_sent {
-                libc::raise(signal);
-            }
-        },
-        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
-            // SAFETY: a handler of three arguments, as its flags say, called as the kernel would.
-            let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
-                unsafe { std::mem::transmute(handler) };
-            handler(signal, info, context);
-        }
-        handler => {
-            // SAFETY: a handler of one argument, as its flags say.
-            let handler: extern "C" fn(i32) = unsafe { std::mem::transmute(handler) };
-            handler(signal);
-        }
     }
 }
 
