@@ -41,6 +41,7 @@ use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, now_ms, renew, take_if_over, term,
 };
 use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
+use crate::os::shared::no_room_for_changes;
 use crate::{Error, Result};
 use std::cell::Cell;
 use std::time::Duration;
@@ -164,7 +165,9 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
 /// A pin of one who may write, on nothing yet. Where there is no slot left this waits for who writes.
 #[inline(always)]
 pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
-    core.map.check_room_to_read()?;
+    if !core.map.has_room_to_read() {
+        return Err(no_room_for_changes());
+    }
     let owner = me();
     // So it is, too, where this process cannot know its start.
     if owner & START_MASK == 0 {

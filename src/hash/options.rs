@@ -130,7 +130,7 @@ impl OpenOptions {
     /// there) a process that has a store open to write it keeps 9 MiB there, in files without names, and handles the signal
     /// SIGBUS for its maps of such stores, so that a full disk is an error there, too; other such signals go on to the
     /// handler that was there before. A thread that blocks the signal is ended by the kernel instead; so is one to whom
-    /// others leave nothing of that for two seconds. Nothing is kept where the store's folder may not be written, and on no
+    /// others leave nothing of that for ten seconds. Nothing is kept where the store's folder may not be written, and on no
     /// more than 16 of them at a time, each subvolume being one.
     ///
     /// # Errors

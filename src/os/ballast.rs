@@ -64,7 +64,7 @@ const KINDS: [(u32, bool); 5] = [
 const BCACHEFS_SUPER_MAGIC: u32 = 0xca45_1a4e;
 
 /// So long what needs room is tried again when there is none left, since that was given up, or was first missed.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(10);
 /// And so long it is slept in between, by the clock of the kernel.
 static NAP: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 /// So often room is given up for one address, with less time than that between.
@@ -418,7 +418,7 @@ const ACTION: &str = "set room aside for changes, of which each needs some on th
 
 /// The error of who would change a file while there is none.
 #[cold]
-pub(super) fn is_given_up() -> Error {
+pub(crate) fn no_room_for_changes() -> Error {
     Error::io(ACTION, io::Error::from_raw_os_error(libc::ENOSPC))
 }
 

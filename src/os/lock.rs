@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use super::atomic::{AtomicU64, Ordering, pause};
-use super::ballast::is_given_up;
+use super::ballast::no_room_for_changes;
 use super::file::read_exact_at;
 use super::process::{clock, has_moved, moves};
 use super::shared::SharedMap;
@@ -247,7 +247,7 @@ impl<'m> RobustLock<'m> {
 
     #[cold]
     fn refused(self) -> Error {
-        if self.has_moved { has_moved() } else { is_given_up() }
+        if self.has_moved { has_moved() } else { no_room_for_changes() }
     }
 
     /// Lets the lock go; only who holds it.

@@ -13,7 +13,8 @@
 pub(crate) mod advice;
 
 use super::addresses::Addresses;
-use super::ballast::{Ballast, Part, is_given_up};
+pub(crate) use super::ballast::no_room_for_changes;
+use super::ballast::{Ballast, Part};
 use super::holes::{is_in_memory, refuse_holes, room_on_disk};
 use super::map::page_bytes;
 use super::process::longest_file;
@@ -167,7 +168,7 @@ impl SharedMap {
     /// An error if there is none.
     #[inline(always)]
     pub(crate) fn check_room(&self) -> Result<()> {
-        if self.has_room() { Ok(()) } else { Err(is_given_up()) }
+        if self.has_room() { Ok(()) } else { Err(no_room_for_changes()) }
     }
 
     #[cold]
@@ -179,12 +180,6 @@ impl SharedMap {
     #[inline(always)]
     pub(crate) fn has_room_to_read(&self) -> bool {
         self.ballast.is_none() || self.has_room_for(Part::Reads)
-    }
-
-    /// An error if there is none.
-    #[inline(always)]
-    pub(crate) fn check_room_to_read(&self) -> Result<()> {
-        if self.has_room_to_read() { Ok(()) } else { Err(is_given_up()) }
     }
 
     /// By how many bytes to make the file longer that grows little by little: a part of its size.
