@@ -96,10 +96,10 @@ check: ## formatting, lints, documents, licences; no tests
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	RUSTFLAGS="--cfg credenza_schedules" cargo check --locked --tests --manifest-path schedules/Cargo.toml \
 	  --target-dir $(TARGET_DIR)/schedules
-	if rustup target list --installed 2>/dev/null | grep -qx '$(MUSL)'; then
+	if rustup target add $(MUSL) 2>/dev/null; then
 	  cargo check --locked -p credenza --lib --test hash_kill --target $(MUSL)
 	else
-	  echo "note: not compiled for musl: 'rustup target add $(MUSL)' brings what that needs"
+	  echo "note: not compiled for musl: 'rustup target add $(MUSL)' could not be done"
 	fi
 	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace --no-deps --locked
 	if cargo deny --version >/dev/null 2>&1; then

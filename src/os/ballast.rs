@@ -212,8 +212,7 @@ impl Slot {
     /// Whether this process has it.
     #[inline(always)]
     fn holds(&self, part: Part) -> bool {
-        self.held(part).load(Ordering::Acquire) != NONE
-            && self.pid.load(Ordering::Acquire) == own_pid()
+        self.held(part).load(Ordering::Acquire) != NONE && !self.is_of_others()
     }
 
     /// Sets both parts aside, beside `store`, unless they are; in files of its own for this process. One thread at a time:

@@ -1,7 +1,7 @@
 //! The signal of who changes a page through a map, and there is no room for it.
 //!
-//! It is handled as long as the process lives, as others may have put their handlers before this one meanwhile. What is not for
-//! maps that room is kept for goes on to whoever handled it before.
+//! It is handled as long as the process lives, as others may have put their handlers before this one meanwhile. What
+//! is not for maps that room is kept for goes on to whoever handled it before.
 //!
 //! Threads: any, each for itself; everything here is called in the handler, but for [`handle`].
 
