@@ -5,13 +5,15 @@
 mod common;
 
 use common::hash::index_of;
-use common::{is_child, passes_in_child, sys};
+use common::sys::{self, Status};
+use common::{is_child, passes_in_child};
 use credenza::btree::{BTree, OpenOptions};
 use credenza::hash::Hash;
 use credenza::{ErrorKind, Get};
 use std::fs::{File, copy};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::Duration;
 
 /// Where both engines say in which boot of the machine locks were made, by which program, and which namespaces of processes and time, the locks are of.
 const BOOT_AT: u64 = 2048;
@@ -143,6 +145,36 @@ fn what_another_container_left_can_be_opened() {
         transaction.commit()?;
         Ok(store)
     });
+}
+
+/// A process that is forked while a store is open has it open until it runs another program.
+#[test]
+fn who_was_forked_is_in_nobodys_way_for_long() {
+    let in_a_fork = || sys::fork(|| std::thread::sleep(Duration::from_millis(20)));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("hash");
+    let store = Hash::create(&path).unwrap();
+    patch(&path, NAMESPACE_AT);
+    let mut child = in_a_fork();
+    drop(store);
+    Hash::open(&path).unwrap().insert(b"key", b"value").unwrap();
+    assert_eq!(child.wait(), Status::Exited(0));
+
+    let path = folder.path().join("btree");
+    let store = BTree::create(&path).unwrap();
+    patch(&path, NAMESPACE_AT);
+    let mut child = in_a_fork();
+    drop(store);
+    let store = BTree::open(&path).unwrap();
+    assert_eq!(child.wait(), Status::Exited(0));
+    let mut child = in_a_fork();
+    drop(store);
+    let reader = OpenOptions::new().read_only(true).open(&path).unwrap();
+    assert_eq!(child.wait(), Status::Exited(0));
+    let mut child = in_a_fork();
+    drop(reader);
+    BTree::open(&path).unwrap().insert(b"key", b"value").unwrap();
+    assert_eq!(child.wait(), Status::Exited(0));
 }
 
 #[test]

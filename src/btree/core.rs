@@ -23,7 +23,7 @@ use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
-use crate::os::opening::{OPEN, READING, if_alone, is_alone, join, opening};
+use crate::os::opening::{OPEN, READING, holds_soon, if_alone, join, opening};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{has_moved, moves, prepare};
 use crate::os::session::{Session, Standing};
@@ -122,14 +122,14 @@ impl Core {
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
     /// another: no slot protects what these read, so that nobody may write at the same time.
     fn of_reader(file: &File, path: &Path) -> Result<Core> {
-        let mut core = Core::mapped(file, false, Some(path))?;
-        if is_locked(file, OPEN)? {
+        if !holds_soon(|| Ok(!is_locked(file, OPEN)?))? {
             return Err(Error::invalid(
                 "somebody has the store open who may write, and readers that may not write to its file \
                  cannot say what they read: get permission to write, or read a copy ('credenza \
                  backup'), or wait until the store is closed",
             ));
         }
+        let mut core = Core::mapped(file, false, Some(path))?;
         lock_range(file, READING, Want::Shared, true)?;
         // Of what is put right to be read nothing comes to the file.
         let private = |commit: Commit| {
@@ -202,15 +202,15 @@ impl Core {
                 sync_folder_of(path)?;
             }
         }
-        let core = Core::mapped(file, true, path)?;
         // Nobody can be in between: who opens it to read does so under the lock of those who open it.
-        if is_locked(file, READING)? {
+        if !holds_soon(|| Ok(!is_locked(file, READING)?))? {
             return Err(Error::invalid(
                 "somebody reads the store who may not write to it, and so cannot say what he reads: \
                  nobody can write before he closes it",
             ));
         }
-        let standing = Session::at(&core.map, session::BOOT_LOW).standing(is_alone(file)?)?;
+        let core = Core::mapped(file, true, path)?;
+        let standing = Session::at(&core.map, session::BOOT_LOW).standing(file)?;
         if standing != Standing::Shared && path.is_some() {
             // A copy may have some.
             fill_holes(file)?;

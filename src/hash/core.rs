@@ -20,7 +20,7 @@ use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
-use crate::os::opening::{READING, if_alone, is_alone, join, opening};
+use crate::os::opening::{READING, if_alone, join, opening};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{moves, own_pid, prepare, random_word};
 use crate::os::publish;
@@ -152,7 +152,7 @@ impl Core {
             // Who may not write has no locks to share.
             return self.find_index(shared.is_of_this_boot(), false, None);
         }
-        let standing = shared.standing(is_alone(file)?)?;
+        let standing = shared.standing(file)?;
         let is_first = standing != Standing::Shared;
         if is_first && !self.is_in_memory() {
             // A copy may have holes, also where processes meet: before anything is written there.

@@ -23,8 +23,8 @@ pub(crate) const READING: u64 = 2;
 /// The byte that is locked as long as the file is built.
 pub(crate) const BUILDING: u64 = 3;
 
-/// How often, and how far apart, it is looked whether a store that is to be replaced is still open: a child
-/// that is forked while it is open has it open until it runs another program. And whether somebody still opens it.
+/// How often, and how far apart, it is looked whether somebody still has a store open who is in the way: a child
+/// that is forked while it is open has it open until it runs another program.
 const MOMENTS: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(10);
 
@@ -56,15 +56,26 @@ pub(crate) fn opening<T>(
 /// for. It is another's if the file is a copy of a store in use.
 #[cold]
 fn await_opening(file: &File, want: Want) -> Result<()> {
-    for _ in 0..MOMENTS {
-        std::thread::sleep(MOMENT);
-        if lock_range(file, OPENING, want, false)? {
+    // He may wait himself for so long.
+    for _ in 0..2 {
+        if holds_soon(|| lock_range(file, OPENING, want, false))? {
             return Ok(());
         }
     }
     Err(Error::invalid(
         "this thread is writing to the store, and somebody who is opening it waits for that: open it before, or afterwards",
     ))
+}
+
+/// Whether it holds within a fifth of a second that nobody is in the way.
+pub(crate) fn holds_soon(mut holds: impl FnMut() -> Result<bool>) -> Result<bool> {
+    for _ in 0..MOMENTS {
+        if holds()? {
+            return Ok(true);
+        }
+        std::thread::sleep(MOMENT);
+    }
+    holds()
 }
 
 /// Whether nobody else has the store open: then nobody can, until [`join`].
@@ -113,12 +124,9 @@ pub(crate) fn refuse_open(path: &Path) -> Result<()> {
         Err(e) if is_unknown(&e) => return Err(e.at(path)),
         Err(_) => return Ok(()),
     };
-    for _ in 0..MOMENTS {
-        // Where there are no locks nobody can have one open.
-        if !is_locked(&file, OPEN).unwrap_or(false) {
-            return Ok(());
-        }
-        std::thread::sleep(MOMENT);
+    // Where there are no locks nobody can have one open.
+    if holds_soon(|| Ok(!is_locked(&file, OPEN).unwrap_or(false)))? {
+        return Ok(());
     }
     let what = "somebody has this store open to write, and what he writes would be lost with it: replace it when nobody \
                 has, or name another file";

@@ -8,6 +8,7 @@
 //! would be waited for until that ends, and a store of one container be closed to all others.
 
 use super::lock::LAYOUT;
+use super::opening::{holds_soon, is_alone};
 use super::process::{BOOT_ID, boot_and_namespace};
 use super::shared::{HEAD_BYTES, SharedMap};
 use crate::os::atomic::{AtomicU64, Ordering};
@@ -38,12 +39,12 @@ impl<'m> Session<'m> {
         Session(std::array::from_fn(|i| &map.head()[offset as usize / 8 + i]))
     }
 
-    /// What is to be done with what processes share in it, by one who wants to take part. `is_alone`
-    /// says that nobody else has the file open.
+    /// What is to be done with what processes share in it, by one who wants to take part, has `file` open and nobody
+    /// opening it meanwhile.
     ///
     /// # Errors
     /// Others take part that this process cannot share locks with; or nobody can tell which boot it is.
-    pub(crate) fn standing(self, is_alone: bool) -> Result<Standing> {
+    pub(crate) fn standing(self, file: &File) -> Result<Standing> {
         let [low, high, layout, of_whom] = self.0.map(|word| word.load(Ordering::Acquire));
         let (boot, namespace) = boot_and_namespace();
         let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
@@ -64,21 +65,18 @@ impl<'m> Session<'m> {
         if u128::from(low) | u128::from(high) << 64 != boot {
             return Ok(Standing::Over);
         }
-        if is_alone {
+        if is_alone(file)? {
             return Ok(Standing::Left);
         }
-        if layout != LAYOUT {
-            return refuse(
-                "the store is in use by a program with another C library or word size: close it there",
-            );
-        }
-        if of_whom != namespace {
-            return refuse(
-                "the store is in use in another process or time namespace (another container): its \
-                 processes cannot be told from dead ones",
-            );
-        }
-        Ok(Standing::Shared)
+        let what = if layout != LAYOUT {
+            "the store is in use by a program with another C library or word size: close it there"
+        } else if of_whom != namespace {
+            "the store is in use in another process or time namespace (another container): its \
+             processes cannot be told from dead ones"
+        } else {
+            return Ok(Standing::Shared);
+        };
+        if holds_soon(|| is_alone(file))? { Ok(Standing::Left) } else { refuse(what) }
     }
 
     /// Whether it began since the machine was started, whoever takes part, as far as anybody can tell.
