@@ -286,6 +286,9 @@ impl Place {
 /// ahead of whole comparisons. Nor three comparisons at once, without a branch, by which there are half as many steps: a tenth
 /// slower, it is their number that counts. Nor one comparison with what the first and the last have in common, and then of the eight
 /// bytes behind it as numbers, without branches: twice the time, as of each key its place and its length have to be read first.
+/// Nor further heads in inner pages, of what comes behind that which three keys or more with one head have in common, and of those
+/// with one head again, passed unseen, with one comparison at the end: four tenths of the comparisons were left, and lookups among paths
+/// took 0.97 of the time, for a sixth more bytes in each inner page.
 #[inline(always)]
 pub(crate) fn place_in_run(
     mut from: usize,

@@ -2,7 +2,7 @@
 //!
 //! The heads of a page are asked for as soon as its number is known, all of them at once: so a page
 //! costs one wait for memory, and the record behind them a second. `get_many` walks down with many
-//! keys in step, and so waits for all of them together.
+//! keys in step, and so waits for all of them together, where the file is larger than the caches.
 
 use super::format::{PAGE_BYTES, Tree};
 use super::leaf::Narrow;
@@ -20,6 +20,11 @@ pub(crate) const MAX_DEPTH: u64 = 40;
 const HOT_LEVELS: u64 = 2;
 /// Keys that are looked up in step.
 const STEP: usize = 32;
+/// Bytes of a file that is in the processor's caches as a whole, mostly: there is nothing to wait for in step. One key after the
+/// other took 0.85 of the time among 50,000 paths (3.3 MB), 0.78 among 10,000, 0.85 among 10,000 numbers, 1.04 among 200,000
+/// (3.1 MB): what a comparison says can be foreseen better after the others for the same key. Tests, whose stores are small, go
+/// both ways.
+const CACHED: u64 = if cfg!(debug_assertions) { 64 << 10 } else { 4 << 20 };
 
 /// Who has the pages of a commit.
 pub(crate) trait Pages: Elsewhere {
@@ -136,6 +141,12 @@ pub(crate) fn get_many<K: AsRef<[u8]>>(
         (0..keys.len()).for_each(|i| f(i, None));
         return Ok(());
     };
+    if pages.map().len() <= CACHED {
+        return keys.iter().enumerate().try_for_each(|(i, key)| {
+            f(i, get(pages, tree, key.as_ref())?);
+            Ok(())
+        });
+    }
     let root = pages.page_on(Link(tree.root).page(), levels)?;
     for (batch, part) in keys.chunks(STEP).enumerate() {
         let mut probes = [Probe::new(&[]); STEP];
