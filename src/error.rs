@@ -120,6 +120,16 @@ impl Error {
         )
     }
 
+    /// The same error of who waits for the disk when a change is made: also one of room that is needed to wait says so then,
+    /// lest it be taken for that of a change that was refused.
+    #[cold]
+    pub(crate) fn of_done(mut self) -> Self {
+        if let ErrorKind::Io { action, .. } = &mut self.0.kind {
+            *action = "make durable";
+        }
+        self
+    }
+
     /// The same error, naming the file it happened on (kept if one is named already).
     #[must_use]
     pub fn at(mut self, path: impl AsRef<Path>) -> Self {

@@ -6,11 +6,11 @@ mod common;
 use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
 use common::{Rng, rounds, seed, sys};
-use credenza::Get;
 use credenza::btree::BTree;
 use credenza::constant::{Builder, Constant};
 use credenza::hash::Hash;
 use credenza::stats::Statistics;
+use credenza::{Durability, Get};
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -153,6 +153,47 @@ fn what_was_begun_before_the_disk_is_full_is_ended() {
     when_there_is_room(|| btree.insert(b"key", b"value").map(drop));
     hash.verify(|_, _| ()).unwrap();
     btree.verify(|_, _| ()).unwrap();
+}
+
+type Insert<'a> = &'a dyn Fn(&[u8], &[u8]) -> credenza::Result<()>;
+
+/// Who reports that nothing changed makes his user do it twice: what cannot be done without room is refused before the change, or
+/// says that it is there.
+#[test]
+fn a_change_that_is_refused_is_not_there() {
+    let Some(mount) = made() else { return };
+    let (path, other) = (mount.path().join("store"), mount.path().join("other"));
+    let hash = Hash::options().create(true).durability(Durability::Sync);
+    let hash = hash.open(path.with_extension("hash")).unwrap();
+    let btree = BTree::options().create(true).durability(Durability::Sync);
+    let btree = btree.open(path.with_extension("btree")).unwrap();
+    let get = |store: &dyn Get, key: &[u8]| {
+        let begin = Instant::now();
+        loop {
+            match store.get(key) {
+                Ok(value) => break value.map(Cow::into_owned),
+                Err(error) => assert!(begin.elapsed() < SOON, "{error}"),
+            }
+        }
+    };
+    let check = |store: &dyn Get, insert: Insert<'_>, round: u64| {
+        for i in 0..KEYS {
+            let (key, value) = (key(i % 2000), (round * KEYS + i).to_le_bytes());
+            let Err(error) = insert(&key, &value) else { continue };
+            free(&mount, &other);
+            let is_there = get(store, &key).is_some_and(|found| found == value);
+            assert_eq!(is_there, error.to_string().contains("make durable"), "{error}");
+            return;
+        }
+    };
+    for round in 0..10 {
+        fill(&other);
+        check(&hash, &|key, value| hash.insert(key, value), round);
+        fill(&other);
+        check(&btree, &|key, value| btree.insert(key, value).map(drop), round);
+        when_there_is_room(|| hash.insert(b"key", b"value"));
+        when_there_is_room(|| btree.insert(b"key", b"value").map(drop));
+    }
 }
 
 /// Whoever reads counts that in a file, which other processes look at.

@@ -61,7 +61,9 @@ impl OpenOptions {
         self
     }
 
-    /// When what was committed is safe against the loss of power.
+    /// When what was committed is safe against the loss of power. Of a commit that waits for the disk, an error may be that the
+    /// disk refused ([`ErrorKind::Io`](crate::ErrorKind::Io), "cannot make durable"): then the changes are there, but may not
+    /// be durable until a later [`BTree::sync`] succeeds.
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
@@ -382,14 +384,14 @@ impl BTree {
     pub(crate) fn after_commit(&self, stamp: u64) -> Result<()> {
         let core = self.core();
         if self.shared.durability == Durability::Sync {
-            core.sync_commits(stamp, How::Commits).map_err(|e| self.named(e))?;
+            core.sync_commits(stamp, How::Commits).map_err(|e| self.named(e.of_done()))?;
             // It is no loss if there is no space for it.
             let _ = core.provide_journal();
             return Ok(());
         }
         let retained = core.load(session::RETAINED);
         if retained > RETAINED && retained > core.newest().end / 4 {
-            core.sync_commits(stamp, How::Pages).map_err(|e| self.named(e))?;
+            core.sync_commits(stamp, How::Pages).map_err(|e| self.named(e.of_done()))?;
         }
         Ok(())
     }

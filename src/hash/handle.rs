@@ -168,7 +168,7 @@ impl Hash {
         let done = changed.map_err(|e| self.named(e))?;
         self.core().ring();
         if self.shared.durability == Durability::Sync {
-            self.core().sync().map_err(|e| self.named(e))?;
+            self.core().sync().map_err(|e| self.named(e.of_done()))?;
         }
         Ok(done)
     }
