@@ -186,6 +186,9 @@ impl fmt::Display for Error {
                     io::ErrorKind::StorageFull => {
                         f.write_str(" (free some space and run it again)")
                     }
+                    io::ErrorKind::QuotaExceeded => {
+                        f.write_str(" (free some space, or raise the quota, and run it again)")
+                    }
                     io::ErrorKind::FileTooLarge => f.write_str(
                         " (raise the limit of the size of files, which `ulimit -f` tells; without one, \
                          choose a file system that takes longer files)",
@@ -263,5 +266,9 @@ mod tests {
             |action| Error::io(action, io::ErrorKind::PermissionDenied.into()).to_string();
         assert!(refused("open").contains("check the owner and mode"));
         assert!(!refused("lock in memory (raise `ulimit -l`)").contains("check the owner"));
+        let no_room = |number| Error::io("write", io::Error::from_raw_os_error(number)).to_string();
+        assert!(
+            [libc::ENOSPC, libc::EDQUOT].map(no_room).iter().all(|e| e.contains("free some space"))
+        );
     }
 }
