@@ -165,7 +165,8 @@ impl BTreeBuilder {
     }
 
     /// Makes the store durable, puts it in its place and opens it there: for reading only where the mode that
-    /// it took over from the file that it replaced does not allow more.
+    /// it took over from the file that it replaced does not allow more, or others took the room that writing needs
+    /// ([`btree::OpenOptions::open`](crate::btree::OpenOptions::open)).
     ///
     /// # Errors
     /// As [`BTreeBuilder::add`], or what is at the path was opened to write meanwhile: it is untouched.

@@ -118,7 +118,8 @@ impl HashBuilder {
     }
 
     /// Makes the store durable, puts it in its place and opens it there: for reading only where the mode that
-    /// it took over from the file that it replaced does not allow more.
+    /// it took over from the file that it replaced does not allow more, or others took the room that writing needs
+    /// ([`hash::OpenOptions::open`](crate::hash::OpenOptions::open)).
     ///
     /// # Errors
     /// The disk is full or failed, or what is at the path was opened to write meanwhile: it is untouched.

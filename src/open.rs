@@ -109,7 +109,8 @@ impl OpenOptions {
     /// Never writes to the file or beside it. A hash store that may be written is otherwise opened as
     /// its writers open it, so that readers can hold values in place and its index is made where there
     /// is none; so is a btree store, and nobody can have that open so while others have it open to
-    /// write: see [`btree::OpenOptions::read_only`]. One that may not be is opened for reading only.
+    /// write: see [`btree::OpenOptions::read_only`]. One that may not be, or that there is no room for on a full disk
+    /// ([`hash::OpenOptions::open`](crate::hash::OpenOptions::open)), is opened for reading only.
     ///
     /// [`btree::OpenOptions::read_only`]: crate::btree::OpenOptions::read_only
     #[must_use]
@@ -178,14 +179,14 @@ impl OpenOptions {
                         how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let mut options = Hash::options().read_only(self.is_read_only);
+        let mut options = Hash::options();
         if let Some(statistics) = self.statistics {
             options = options.statistics(statistics);
         }
-        let store = match options.clone().open(path) {
-            Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
-            opened => opened?,
-        };
+        let store = or_to_read(self.is_read_only, |is_read_only| {
+            let options = options.clone();
+            options.read_only(is_read_only).open(path)
+        })?;
         self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
         Ok(store)
     }
@@ -196,15 +197,14 @@ impl OpenOptions {
                         out how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let mut options =
-            BTree::options().read_only(self.is_read_only).check_reads(self.checks_reads);
+        let mut options = BTree::options().check_reads(self.checks_reads);
         if let Some(statistics) = self.statistics {
             options = options.statistics(statistics);
         }
-        let store = match options.clone().open(path) {
-            Err(e) if !self.is_read_only && is_refusal(&e) => options.read_only(true).open(path)?,
-            opened => opened?,
-        };
+        let store = or_to_read(self.is_read_only, |is_read_only| {
+            let options = options.clone();
+            options.read_only(is_read_only).open(path)
+        })?;
         self.advice.map_or(Ok(()), |advice| store.advise(advice))?;
         Ok(store)
     }
@@ -267,6 +267,16 @@ fn recognise(path: &Path) -> Result<Kind> {
         )
     };
     Err(Error::new(ErrorKind::WrongFormat { expected: "a store", found }))
+}
+
+/// Opens a store as its writers do; to read only if that is asked for, or it cannot be had otherwise.
+fn or_to_read<S>(is_read_only: bool, open: impl Fn(bool) -> Result<S>) -> Result<S> {
+    match open(is_read_only) {
+        Err(e) if !is_read_only && is_refusal(&e) => open(true),
+        // Where that is refused, too, as others have it open who found room, what is missing here is room.
+        Err(e) if !is_read_only && e.is_no_room() => open(true).map_err(|_| e),
+        opened => opened,
+    }
 }
 
 /// Whether the file may not be written.

@@ -10,11 +10,12 @@ use credenza::btree::BTree;
 use credenza::constant::{Builder, Constant};
 use credenza::hash::Hash;
 use credenza::stats::Statistics;
-use credenza::{Durability, Get};
+use credenza::{Durability, Error, Get};
 use std::borrow::Cow;
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 const SIZE: u64 = 128 << 20;
@@ -38,6 +39,8 @@ fn fill(at: &Path) {
 
 /// Gives it back: what was removed is free when that is on the disk.
 fn free(mount: &Mount, file: &Path) {
+    // Whoever another test forked may have it open.
+    let _ = File::create(file);
     fs::remove_file(file).unwrap();
     File::open(mount.path()).unwrap().sync_all().unwrap();
 }
@@ -99,6 +102,9 @@ fn fill_beside<S: Subject>(mount: &Mount, rng: &mut Rng) {
     // What cannot be changed is not opened for that, and is read by who does not want it.
     let error = S::open(&path).err().expect("there is no room").to_string();
     assert!(error.contains("set room aside"), "{error}");
+    let store = credenza::open(&path).unwrap();
+    assert_eq!(store.get(&key(0)).unwrap().as_deref(), Some(&b"again"[..]));
+    drop(store);
     free(mount, &other);
     when_there_is_room(|| S::open(&path)?.verify());
     S::files(&path).iter().for_each(|file| fs::remove_file(file).unwrap());
@@ -185,6 +191,7 @@ fn a_change_that_is_refused_is_not_there() {
             assert_eq!(is_there, error.to_string().contains("make durable"), "{error}");
             return;
         }
+        panic!("there was always room");
     };
     for round in 0..10 {
         fill(&other);
@@ -193,6 +200,40 @@ fn a_change_that_is_refused_is_not_there() {
         check(&btree, &|key, value| btree.insert(key, value).map(drop), round);
         when_there_is_room(|| hash.insert(b"key", b"value"));
         when_there_is_room(|| btree.insert(b"key", b"value").map(drop));
+    }
+}
+
+/// Others may take the room between that a store is in its place and that it is open there: who is told of an error then believes
+/// that there is none.
+#[test]
+fn what_is_built_while_the_disk_fills_is_there_or_refused() {
+    let Some(mount) = made() else { return };
+    let (path, other) = (mount.path().join("store"), mount.path().join("other"));
+    let few = Hash::in_memory().unwrap();
+    few.insert(b"key", b"value").unwrap();
+    for round in 0..20 {
+        // Removed for this, as what is cut needs room itself.
+        let spare = mount.path().join("spare");
+        let bytes = vec![1; (10 + round % 6) << 20];
+        when_there_is_room(|| fs::write(&spare, &bytes).map_err(|e| Error::io("write", e)));
+        File::open(&spare).unwrap().sync_all().unwrap();
+        fill(&other);
+        free(&mount, &spare);
+        let is_over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !path.exists() && !is_over.load(Ordering::SeqCst) {}
+                fill(&other);
+            });
+            let done = match round % 2 {
+                0 => credenza::thaw(&few, &path, |_, _| ()).map(drop),
+                _ => credenza::thaw_btree(&few, &path, |_, _| ()).map(drop),
+            };
+            is_over.store(true, Ordering::SeqCst);
+            assert_eq!(done.is_ok(), path.exists(), "{done:?}");
+        });
+        Hash::files(&path).iter().for_each(|file| drop(fs::remove_file(file)));
+        free(&mount, &other);
     }
 }
 

@@ -57,7 +57,7 @@ impl Hash {
             return Ok(self.changes());
         };
         if !core.data.is_writable() {
-            let what = "waiting for changes needs permission to write to the store's file";
+            let what = "waiting for changes needs permission to write to the store's file, and room for that on its disk";
             return Err(self.named(crate::Error::invalid(what)));
         }
         loop {
