@@ -413,7 +413,8 @@ impl Drop for Ballast {
     }
 }
 
-const ACTION: &str = "set room aside for changes, of which each needs some on this file system (reading only needs none),";
+const ACTION: &str =
+    "set room aside for changes (on this file system each needs some; reading alone needs none)";
 
 /// The error of who would change a file while there is none.
 #[cold]
