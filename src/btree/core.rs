@@ -23,7 +23,7 @@ use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
-use crate::os::opening::{OPEN, READING, holds_soon, if_alone, join, opening};
+use crate::os::opening::{OPEN, READING, await_free, if_alone, join, opening};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{has_moved, moves, prepare};
 use crate::os::session::{Session, Standing};
@@ -115,6 +115,7 @@ impl Core {
     pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
         prepare();
         let file = open_changing(path, false, false)?;
+        await_free(&file, OPEN)?;
         let lock = session::WRITER_LOCK;
         opening(&file, Want::Shared, lock, || Core::of_reader(&file, path))
     }
@@ -122,7 +123,7 @@ impl Core {
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
     /// another: no slot protects what these read, so that nobody may write at the same time.
     fn of_reader(file: &File, path: &Path) -> Result<Core> {
-        if !holds_soon(|| Ok(!is_locked(file, OPEN)?))? {
+        if is_locked(file, OPEN)? {
             return Err(Error::invalid(
                 "somebody has the store open who may write, and readers that may not write to its file \
                  cannot say what they read: get permission to write, or read a copy ('credenza \
@@ -161,6 +162,7 @@ impl Core {
 
     /// The store in a file, or a new one there if that is empty; `path` names its folder.
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
+        await_free(&file, READING)?;
         let lock = session::WRITER_LOCK;
         opening(&file, Want::Exclusive, lock, || Core::of_locked(&file, is_new_wanted, path))
     }
@@ -203,7 +205,7 @@ impl Core {
             }
         }
         // Nobody can be in between: who opens it to read does so under the lock of those who open it.
-        if !holds_soon(|| Ok(!is_locked(file, READING)?))? {
+        if is_locked(file, READING)? {
             return Err(Error::invalid(
                 "somebody reads the store who may not write to it, and so cannot say what he reads: \
                  nobody can write before he closes it",

@@ -67,6 +67,12 @@ fn await_opening(file: &File, want: Want) -> Result<()> {
     ))
 }
 
+/// Waits for a moment for whoever has a byte locked. Done before [`opening`]: shared locks of those who wait within would follow
+/// each other, and keep others from opening the store.
+pub(crate) fn await_free(file: &File, at: u64) -> Result<()> {
+    holds_soon(|| Ok(!is_locked(file, at)?)).map(drop)
+}
+
 /// Whether it holds within a fifth of a second that nobody is in the way.
 pub(crate) fn holds_soon(mut holds: impl FnMut() -> Result<bool>) -> Result<bool> {
     for _ in 0..MOMENTS {
