@@ -46,7 +46,9 @@ pub(crate) fn opening<T>(
     let opened = open();
     if opened.is_err() {
         // A forked process may keep the file open.
-        lock_range(file, OPEN, Want::Nothing, true)?;
+        for at in [OPEN, READING] {
+            lock_range(file, at, Want::Nothing, true)?;
+        }
     }
     lock_range(file, OPENING, Want::Nothing, true)?;
     opened
@@ -147,6 +149,20 @@ fn is_unknown(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whoever is forked while a store is being opened, and that fails, has the file open for as long as he lives.
+    #[test]
+    fn an_opening_that_failed_is_in_nobodys_way() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = File::options().read(true).write(true).open(file.path()).unwrap();
+        let opened: Result<()> = opening(file.as_file(), Want::Exclusive, 0, || {
+            assert!(is_alone(file.as_file())?);
+            lock_range(file.as_file(), READING, Want::Shared, true)?;
+            Err(Error::invalid("it is damaged"))
+        });
+        opened.unwrap_err();
+        assert!([OPENING, OPEN, READING].iter().all(|at| !is_locked(&other, *at).unwrap()));
+    }
 
     #[test]
     fn who_closes_a_store_keeps_nobody_from_opening_it() {
