@@ -45,6 +45,47 @@ fn a_store_in_use_by_another_clock_is_refused() {
     assert!(held.main().is_empty());
 }
 
+/// Some containers show those in them a boot of their own. Who believed it made the locks anew that others had, and wrote over
+/// what they read.
+#[test]
+fn a_store_in_use_by_who_sees_another_boot_is_refused() {
+    if !is_child() {
+        return passes_alone("a_store_in_use_by_who_sees_another_boot_is_refused");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("id"), "01234567-89ab-4def-8123-456789abcdef\n").unwrap();
+    // Before this process has opened anything.
+    let mut other = fork(|| {
+        sys::give_up_after(60);
+        if !sys::see_boot_id_of(&path("id")) {
+            println!("skipped: this user may mount nothing");
+            return;
+        }
+        sys::stop_here();
+        let errors = [Hash::open(path("hash")).map(drop), BTree::open(path("btree")).map(drop)];
+        for error in errors.map(Result::unwrap_err) {
+            assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "{error}");
+            assert!(error.to_string().contains("another boot"), "{error}");
+        }
+        // What nobody has open is as after a new start of the machine.
+        BTree::open(path("closed")).unwrap().insert(b"key", b"other").unwrap();
+    });
+    drop(BTree::create(path("closed")).unwrap());
+    let hash = Hash::create(path("hash")).unwrap();
+    let btree = BTree::create(path("btree")).unwrap();
+    hash.insert(b"key", b"value").unwrap();
+    let mut transaction = btree.write().unwrap();
+    transaction.main().insert(b"key", b"value").unwrap();
+    if other.wait() == Status::Stopped(sys::SIGSTOP) {
+        sys::signal(other.pid(), sys::SIGCONT);
+        assert_eq!(other.wait(), Status::Exited(0));
+    }
+    transaction.commit().unwrap();
+    assert_eq!(hash.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+    assert_eq!(btree.read().unwrap().main().get(b"key").unwrap(), Some(&b"value"[..]));
+}
+
 /// Who makes a namespace of processes and mounts no `/proc` there sees others by the numbers of his own.
 #[test]
 fn a_proc_of_another_namespace_is_not_believed() {

@@ -2,7 +2,8 @@
 //! layout, in which namespaces of processes and of time.
 //!
 //! Four words of a file say it. Where the boot is another, nothing that processes shared counts any
-//! more, and whoever opens the file makes it anew; what is written last are these words. Whoever
+//! more, and whoever opens the file makes it anew; what is written last are these words. But if somebody
+//! has it open, it is not the machine that was started: some containers tell of a boot of their own. Whoever
 //! opens it while nobody else has it open ([`Standing::Left`]) makes the locks anew: none can be held.
 //! Without that a copy of a store in use, of which a process of this machine seems to have the lock,
 //! would be waited for until that ends, and a store of one container be closed to all others.
@@ -62,13 +63,14 @@ impl<'m> Session<'m> {
                  (chroot)",
             );
         }
-        if u128::from(low) | u128::from(high) << 64 != boot {
-            return Ok(Standing::Over);
-        }
+        let is_over = u128::from(low) | u128::from(high) << 64 != boot;
+        let alone = if is_over { Standing::Over } else { Standing::Left };
         if is_alone(file)? {
-            return Ok(Standing::Left);
+            return Ok(alone);
         }
-        let what = if layout != LAYOUT {
+        let what = if is_over {
+            "the store is in use by a process that is told of another boot of the machine (another container): close it there"
+        } else if layout != LAYOUT {
             "the store is in use by a program with another C library or word size: close it there"
         } else if of_whom != namespace {
             "the store is in use in another process or time namespace (another container): its \
@@ -76,7 +78,7 @@ impl<'m> Session<'m> {
         } else {
             return Ok(Standing::Shared);
         };
-        if holds_soon(|| is_alone(file))? { Ok(Standing::Left) } else { refuse(what) }
+        if holds_soon(|| is_alone(file))? { Ok(alone) } else { refuse(what) }
     }
 
     /// Whether it began since the machine was started, whoever takes part, as far as anybody can tell.

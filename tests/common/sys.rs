@@ -235,7 +235,19 @@ pub fn see_own_namespace() -> bool {
     mount_proc(c"")
 }
 
+/// Has this process see what is in the file `id` where the kernel tells which boot of the machine it is, as some containers
+/// have it for those that are in them; whether this one may.
+pub fn see_boot_id_of(id: &std::path::Path) -> bool {
+    let id = std::ffi::CString::new(id.to_str().unwrap()).unwrap();
+    mount_alone(&id, c"/proc/sys/kernel/random/boot_id", libc::MS_BIND, c"")
+}
+
 fn mount_proc(options: &CStr) -> bool {
+    mount_alone(c"proc", c"/proc", 0, options)
+}
+
+/// Mounts something that only this process sees, and those that it forks.
+fn mount_alone(what: &CStr, place: &CStr, flags: libc::c_ulong, options: &CStr) -> bool {
     let mount = |what: &CStr, place: &CStr, flags, options: &CStr| {
         let (what, place, kind) = (what.as_ptr(), place.as_ptr(), c"proc".as_ptr());
         // SAFETY: strings that live across the call; the new place of mounts is this process's alone.
@@ -245,7 +257,7 @@ fn mount_proc(options: &CStr) -> bool {
     let is_alone = unsafe { libc::unshare(libc::CLONE_NEWNS) == 0 };
     is_alone
         && mount(c"none", c"/", libc::MS_REC | libc::MS_PRIVATE, c"")
-        && mount(c"proc", c"/proc", 0, options)
+        && mount(what, place, flags, options)
 }
 
 /// Has the processes that are forked from this one from now on be in a namespace of process numbers of their own, with the
