@@ -8,10 +8,14 @@ use common::{is_sanitized, rounds};
 use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{Durability, Scan};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+
+/// Where a store says how many changes everybody sees.
+const VISIBLE_AT: u64 = 2048 + 472;
 
 /// Whether the store can be opened for reading, and for writing, and is whole.
 fn opens(path: &Path) {
@@ -248,6 +252,27 @@ fn whoever_waits_for_a_change_is_told_of_what_he_has_not_seen() {
         assert_ne!(seen[0].1, last.1, "change {i}");
         child.kill();
     }
+}
+
+/// What a transaction's process has made so far it alone says to those who wait for a change: a forked one, which drops its
+/// copy at any moment, would say it before anybody sees that, or what was so before.
+#[test]
+fn a_fork_says_nothing_of_its_parents_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let transaction = store.transaction().unwrap();
+    // As in the middle of a change, which is counted already, and not seen.
+    let seen = store.changes() - 1;
+    let file = std::fs::File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&seen.to_le_bytes(), VISIBLE_AT).unwrap();
+    let cell = std::cell::Cell::new(Some(transaction));
+    let mut child = fork(|| drop(cell.take()));
+    assert_eq!(child.wait(), Status::Exited(0));
+    assert_eq!(store.changes(), seen);
+    drop(cell.take());
+    assert_eq!(store.changes(), seen + 1);
 }
 
 /// A writer that dies before it counts what everybody sees is counted by who waits.

@@ -145,12 +145,18 @@ impl std::fmt::Debug for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // In a fork the lock stays its parent's: there the store must not be closed as if it were free.
-        if self.pid == own_pid() {
+        let is_own = self.pid == own_pid();
+        if is_own {
             self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(writer) = self.writer.take() {
             let forget = || {
-                drop(writer);
+                if is_own {
+                    drop(writer);
+                } else {
+                    // What everybody sees is its parent's to say.
+                    std::mem::forget(writer);
+                }
                 Ok(())
             };
             let forgotten = |(): &()| Done::one(Outcome::Done, 0);
