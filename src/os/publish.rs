@@ -131,6 +131,10 @@ impl Staged {
         if let Err(e) = self.file.sync_data() {
             return Err(Error::io("make durable", e).at(&target));
         }
+        if !is_new {
+            // Once more: that may have taken long.
+            refuse_open(&target)?;
+        }
         let temporary = match self.named.take() {
             Some(place) => place.now(),
             None => link_unnamed(&self.file, &target)?,
@@ -248,7 +252,10 @@ impl Named {
             replace_further()?;
             sync_folder_of(&target)?;
         } else {
+            // Once more, before and after: each wait for the disk may have taken long.
+            refuse_open(&target)?;
             replace_further()?;
+            refuse_open(&target)?;
             replace(&path, &target)?;
             self.place = None;
         }
