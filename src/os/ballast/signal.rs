@@ -9,25 +9,39 @@
 
 use super::SLOTS;
 use std::mem::MaybeUninit;
-use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 
-/// What was done with the signal before.
-static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
+/// What was done with the signal before: its handler, and the flags of that.
+static BEFORE: (AtomicUsize, AtomicI32) = (AtomicUsize::new(libc::SIG_DFL), AtomicI32::new(0));
+static IS_HANDLED: AtomicBool = AtomicBool::new(false);
 
-/// Has the signal handled from now on.
+/// Has the signal handled from now on. A `OnceLock` would be waited for for ever by whoever is forked while another thread is
+/// at it: here both do the same.
 pub(super) fn handle() {
-    BEFORE.get_or_init(|| {
-        let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    if IS_HANDLED.load(Ordering::Acquire) {
+        return;
+    }
+    let own = on_signal as *const () as usize;
+    let mut before = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: what is there is written to a place for it.
+    let before = unsafe {
+        libc::sigaction(libc::SIGBUS, std::ptr::null(), before.as_mut_ptr());
+        before.assume_init()
+    };
+    if before.sa_sigaction != own {
+        // Before the handler may be called.
+        BEFORE.0.store(before.sa_sigaction, Ordering::Release);
+        BEFORE.1.store(before.sa_flags, Ordering::Release);
         // SAFETY: all of it is zero but for what is set: no signal is blocked meanwhile. The handler is of the type that the
-        // flags say, and calls nothing that a handler may not. What was there before is written by the call.
+        // flags say, and calls nothing that a handler may not.
         unsafe {
             let mut action = MaybeUninit::<libc::sigaction>::zeroed().assume_init();
-            action.sa_sigaction = on_signal as *const () as usize;
+            action.sa_sigaction = own;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-            libc::sigaction(libc::SIGBUS, &raw const action, before.as_mut_ptr());
-            before.assume_init()
+            libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
         }
-    });
+    }
+    IS_HANDLED.store(true, Ordering::Release);
 }
 
 /// Gives room up. Whoever returns from here does again what he could not do.
@@ -51,10 +65,10 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
 
 /// Does what was done with the signal before there was room to give up.
 fn as_before(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
-    let Some(before) = BEFORE.get() else { return };
+    let (before, flags) = (BEFORE.0.load(Ordering::Acquire), BEFORE.1.load(Ordering::Acquire));
     // SAFETY: as in `on_signal`. What a process sent has a number that is not positive, and does not come again by itself.
     let is_sent = unsafe { (*info).si_code } <= 0;
-    match before.sa_sigaction {
+    match before {
         libc::SIG_IGN if is_sent => {}
         // SAFETY: it comes again at once, as what raised it is done again, and then ends the process.
         libc::SIG_DFL | libc::SIG_IGN => unsafe {
@@ -63,7 +77,7 @@ fn as_before(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void
                 libc::raise(signal);
             }
         },
-        handler if before.sa_flags & libc::SA_SIGINFO != 0 => {
+        handler if flags & libc::SA_SIGINFO != 0 => {
             // SAFETY: a handler of three arguments, as its flags say, called as the kernel would.
             let handler: extern "C" fn(i32, *mut libc::siginfo_t, *mut libc::c_void) =
                 unsafe { std::mem::transmute(handler) };
