@@ -126,6 +126,31 @@ fn a_key_may_have_several_values() {
     run(&["verify", &store]).expect(0);
 }
 
+/// Berkeley DB escapes the names of databases in dumps of both formats, LMDB in none.
+#[test]
+fn databases_keep_their_names() {
+    let folder = Folder::new();
+    let part = |header: &str| {
+        format!("VERSION=3\nformat=bytevalue\ntype=btree\n{header}HEADER=END\n 6b\n 76\nDATA=END\n")
+    };
+    let names = [
+        (r"\c3\bcber", "über"),
+        (r"a\\b", r"a\b"),
+        // Not escaped, and not UTF-8.
+        (r"c:\temp", r"c:\temp"),
+        (r"\fcber", r"\fcber"),
+    ];
+    let mut dump: String = names.map(|(name, _)| part(&format!("database={name}\n"))).concat();
+    dump.push_str(&part("database=a\\\\c\nmapsize=1048576\nmaxreaders=126\n"));
+    let text = folder.file("named.dump", dump);
+    let store = folder.path("store");
+    run(&["convert", &text, &store, "--to", "btree"]).expect(0);
+    for name in names.map(|(_, name)| name).into_iter().chain([r"a\\c"]) {
+        let got = run(&["get", &store, "k", "--table", name]).expect(0);
+        assert_eq!(got.text(), "v", "{name}");
+    }
+}
+
 /// Dumps of the real tools say what their databases are.
 #[test]
 fn databases_of_a_dump_become_tables() {

@@ -5,7 +5,8 @@
 //! in hexadecimal (`format=bytevalue`) or as text with `\hh` and `\\` (`format=print`). Several such
 //! parts may follow each other: their records come in turn, as those of one database. A name
 //! (`database=` or `subdatabase=`) that comes a second time is an error, since then the same
-//! database was dumped twice or two files were mixed up. Parts without a name may repeat.
+//! database was dumped twice or two files were mixed up. Parts without a name may repeat. In names `db_dump`
+//! writes `\hh` and `\\` too, with both formats; `mdb_dump` writes them as they are.
 //!
 //! Numbered databases (`type=recno`, `queue`, `heap`) have no keys unless they were dumped with
 //! `-k`; then their keys are the decimal numbers. What else a header says of keys and duplicates is
@@ -162,8 +163,9 @@ impl Header {
     fn database(self, is_numbered: bool) -> Database {
         // LMDB sorts what it calls duplicates; Berkeley DB if it says dupsort, too.
         let is_sorted = (self.is_sorted || self.is_lmdb) && !self.is_sorted_otherwise;
+        let name = if self.is_lmdb { self.name } else { self.name.map(plain_name) };
         Database {
-            name: self.name,
+            name,
             repeats: match (self.has_duplicates || self.is_sorted, is_sorted) {
                 (false, _) => Repeats::None,
                 (true, true) => Repeats::Sorted,
@@ -230,6 +232,14 @@ impl Codec for DbDump {
     fn end(&self, out: &mut Output<'_>) -> io::Result<()> {
         out.write_all(b"DATA=END\n")
     }
+}
+
+/// The name of a database of Berkeley DB, which writes it as `format=print` has data, whatever the format.
+/// One that is no UTF-8 then, and so none for a table, stays as it is written, as does one that was not escaped.
+fn plain_name(written: Vec<u8>) -> Vec<u8> {
+    let mut name = written.clone();
+    let is_escaped = unescape(&mut name, backslash_or_hex).is_ok();
+    if is_escaped && std::str::from_utf8(&name).is_ok() { name } else { written }
 }
 
 fn decode(input: &Input, start: Place, flavour: Flavour, bytes: &mut Vec<u8>) -> Result<()> {
