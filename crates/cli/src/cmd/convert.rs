@@ -37,8 +37,9 @@ use std::sync::Arc;
 /// made: it is compared with its checksums.
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
-/// and one whose keys are integers, records numbered, or values several stays so. To anything else a
-/// dump with several databases is refused.
+/// and one whose keys are integers, records numbered, or values several stays so. One without a name
+/// becomes the main table, where keys are bytes and have one value: a line database=NAME in its header
+/// makes a table of it. To anything else a dump with several databases is refused.
 ///
 /// Of a btree store the main table is read, or that of --table. From btree to btree, without --table,
 /// all its tables are, as they are at one moment: the new store is as small as can be.
