@@ -120,6 +120,14 @@ impl Error {
         )
     }
 
+    /// Of who would wait for changes of a store that he only reads: whoever waits says so in its file.
+    #[cold]
+    pub(crate) fn waits_unseen() -> Self {
+        Self::invalid(
+            "waiting for changes needs permission to write to the store's file, and room for that on its disk",
+        )
+    }
+
     /// The same error of who waits for the disk when a change is made: also one of room that is needed to wait says so then,
     /// lest it be taken for that of a change that was refused.
     #[cold]

@@ -383,15 +383,16 @@ impl BTree {
     /// What is due after the commit with this stamp, when the lock is free again.
     pub(crate) fn after_commit(&self, stamp: u64) -> Result<()> {
         let core = self.core();
+        let synced = |how| core.sync_commits(stamp, how).map_err(|e| self.named(e.of_done()));
         if self.shared.durability == Durability::Sync {
-            core.sync_commits(stamp, How::Commits).map_err(|e| self.named(e.of_done()))?;
+            synced(How::Commits)?;
             // It is no loss if there is no space for it.
             let _ = core.provide_journal();
             return Ok(());
         }
         let retained = core.load(session::RETAINED);
         if retained > RETAINED && retained > core.newest().end / 4 {
-            core.sync_commits(stamp, How::Pages).map_err(|e| self.named(e.of_done()))?;
+            synced(How::Pages)?;
         }
         Ok(())
     }

@@ -72,8 +72,7 @@ impl BTree {
         let core = self.core();
         let end = Instant::now().checked_add(timeout);
         if core.only().is_some() {
-            let what = "waiting for changes needs permission to write to the store's file, and room for that on its disk";
-            return Err(self.named(Error::invalid(what)));
+            return Err(self.named(Error::waits_unseen()));
         }
         let Some(bell) = core.bell() else { return Ok(self.changes()) };
         loop {

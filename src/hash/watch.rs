@@ -8,9 +8,9 @@
 use super::core::Core;
 use super::format::session;
 use super::handle::Hash;
-use crate::Result;
 use crate::os::atomic::{AtomicU32, Ordering, fence};
 use crate::os::shared::{wait, wake_all};
+use crate::{Error, Result};
 use std::time::{Duration, Instant};
 
 const NAP: Duration = Duration::from_millis(200);
@@ -57,8 +57,7 @@ impl Hash {
             return Ok(self.changes());
         };
         if !core.data.is_writable() {
-            let what = "waiting for changes needs permission to write to the store's file, and room for that on its disk";
-            return Err(self.named(crate::Error::invalid(what)));
+            return Err(self.named(Error::waits_unseen()));
         }
         loop {
             if core.writer_lock().is_of_dead() {

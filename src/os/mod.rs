@@ -8,9 +8,10 @@
 //!
 //! Then what stores that change need: [`shared`] (maps that grow, of many processes) with [`addresses`] (where they
 //! are) and [`room`] (how many each takes), [`ballast`] (room for changes where each takes some), [`lock`] (which a
-//! killed holder cannot leave locked), [`opening`] (who has a store open), [`session`] (whose locks they are), [`lease`] (how long readers hold something), [`turns`] (who waits
-//! for the disk), [`process`] (who lives), [`own_lock`] (which a forked process does not wait for), [`newest`] (values
-//! that are replaced while others read them), [`atomic`] (words that are shared).
+//! killed holder cannot leave locked), [`opening`] (who has a store open), [`session`] (whose locks they are),
+//! [`lease`] (how long readers hold something), [`turns`] (who waits for the disk), [`process`] (who lives),
+//! [`own_lock`] (which a forked process does not wait for), [`newest`] (values that are replaced while others read
+//! them), [`atomic`] (words that are shared).
 //!
 //! For statistics: [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 

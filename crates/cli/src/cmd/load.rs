@@ -21,9 +21,9 @@ use std::sync::Arc;
 /// The format of each input is recognised from its first bytes and its name, or named with --from: what is
 /// packed, or has bytes that are zero where it begins, is taken for TSV or lines only if --from says so. A
 /// carriage return that ends a line does not count, but in 'lines' it belongs to the key, in 'map' to the value,
-/// and in 'cdb' it is an error. The store appears, or replaces the old one, only after the last line was read and found right:
-/// after an error, a full disk or a kill the old store is untouched and nothing else is left. A file
-/// that is no store is not replaced, nor is what appears meanwhile where nothing was when the command
+/// and in 'cdb' it is an error. The store appears, or replaces the old one, only after the last line was read
+/// and found right: after an error, a full disk or a kill the old store is untouched and nothing else is left.
+/// A file that is no store is not replaced, nor is what appears meanwhile where nothing was when the command
 /// began. A new store is on the disk when the command ends, whatever --durability says.
 ///
 /// A hash or btree store that is there is not replaced: the records are added to it, and take the
