@@ -7,11 +7,10 @@
 
 use super::file::open_regular;
 use super::lock::{Want, is_locked, is_own_in, lock_range};
-use super::place::proc_path;
+use super::own_opening::OwnOpening;
 use crate::{Error, ErrorKind, Result};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::ErrorKind::NotFound;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -36,11 +35,14 @@ pub(crate) fn opening<T>(
     writers: u64,
     open: impl FnOnce() -> Result<T>,
 ) -> Result<T> {
-    if !lock_range(file, OPENING, want, false)? {
+    // Were this process killed, a child would keep a lock of the store's own opening.
+    let own = OwnOpening::of(file, want == Want::Exclusive);
+    let locked = own.as_ref().map_or(file, OwnOpening::file);
+    if !lock_range(locked, OPENING, want, false)? {
         if is_own_in(file, writers) {
-            await_opening(file, want)?;
+            await_opening(locked, want)?;
         } else {
-            lock_range(file, OPENING, want, true)?;
+            lock_range(locked, OPENING, want, true)?;
         }
     }
     let opened = open();
@@ -50,7 +52,7 @@ pub(crate) fn opening<T>(
             lock_range(file, at, Want::Nothing, true)?;
         }
     }
-    lock_range(file, OPENING, Want::Nothing, true)?;
+    lock_range(locked, OPENING, Want::Nothing, true)?;
     opened
 }
 
@@ -99,15 +101,13 @@ pub(crate) fn join(file: &File) -> Result<()> {
 /// Does `cut` while nobody can begin to read the store who may not write to it, if nobody does; `None` if somebody does.
 ///
 /// The lock is that of an opening of its own: by the store's it would be that of all processes forked with that, and stay if
-/// this one were killed meanwhile. Where there can be none (no `/proc`, or a file that this user may not open any more) it is
-/// the store's.
+/// this one were killed meanwhile. Where there can be none it is the store's.
 pub(crate) fn without_readers<T>(
     file: &File,
     cut: impl FnOnce() -> Result<T>,
 ) -> Result<Option<T>> {
-    let mut options = OpenOptions::new();
-    let own = options.read(true).write(true).custom_flags(libc::O_CLOEXEC).open(proc_path(file));
-    let file = own.as_ref().unwrap_or(file);
+    let own = OwnOpening::of(file, true);
+    let file = own.as_ref().map_or(file, OwnOpening::file);
     if !lock_range(file, READING, Want::Exclusive, false)? {
         return Ok(None);
     }
@@ -147,8 +147,10 @@ fn is_unknown(error: &Error) -> bool {
 }
 
 #[cfg(test)]
+#[allow(unsafe_code)]
 mod tests {
     use super::*;
+    use std::io::{Read, Write};
 
     /// Whoever is forked while a store is being opened, and that fails, has the file open for as long as he lives.
     #[test]
@@ -162,6 +164,54 @@ mod tests {
         });
         opened.unwrap_err();
         assert!([OPENING, OPEN, READING].iter().all(|at| !is_locked(&other, *at).unwrap()));
+    }
+
+    /// A child that is forked while its parent's other thread opens a store lives on when the parent is killed in that.
+    #[test]
+    fn who_dies_while_opening_leaves_no_lock_to_a_child() {
+        crate::os::process::prepare();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = File::options().read(true).write(true).open(file.path()).unwrap();
+        let (mut told, tell) = std::io::pipe().unwrap();
+        // SAFETY: the child begins a thread, forks, and ends without what its parent registered for its end.
+        let parent = unsafe { libc::fork() };
+        if parent == 0 {
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let _: Result<()> = opening(file.as_file(), Want::Exclusive, 0, || {
+                        // SAFETY: what would hang does not pass, nor does what would live on.
+                        unsafe { libc::alarm(20) };
+                        (&tell).write_all(b"o").unwrap();
+                        loop {
+                            std::thread::park();
+                        }
+                    });
+                });
+                (&told).read_exact(&mut [0]).unwrap();
+                // SAFETY: the child waits to be ended; its parent ends as if it were killed.
+                let child = unsafe { libc::fork() };
+                if child == 0 {
+                    // SAFETY: as above.
+                    unsafe { libc::alarm(20) };
+                    (&tell).write_all(&std::process::id().to_le_bytes()).unwrap();
+                    loop {
+                        // SAFETY: waits for a signal.
+                        unsafe { libc::pause() };
+                    }
+                }
+                // SAFETY: as above.
+                unsafe { libc::_exit(0) };
+            });
+        }
+        let mut status = -1;
+        // SAFETY: the status is written during the call.
+        unsafe { libc::waitpid(parent, &raw mut status, 0) };
+        let mut child = [0; 4];
+        told.read_exact(&mut child).unwrap();
+        let is_locked = is_locked(&other, OPENING);
+        // SAFETY: the child of the child, which nobody else ends.
+        unsafe { libc::kill(u32::from_le_bytes(child).cast_signed(), libc::SIGKILL) };
+        assert_eq!((status, is_locked.unwrap()), (0, false));
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 #![allow(unsafe_code)]
 
+use super::own_opening::{begin_fork, end_fork, let_go};
 use crate::{Error, Result};
 use std::fs;
 use std::io;
@@ -77,15 +78,16 @@ pub(crate) fn prepare() {
         // /proc here. A child asks for its start when it needs that.
         START.store(0, Ordering::Relaxed);
         PID.store(pid, Ordering::Relaxed);
+        let_go();
     }
     // Not a `Once`: a child that is forked while another thread is in that waits for ever. Who comes here
     // at the same time makes it known twice, which is as good. Until it is, nobody has noted a start.
     static IS_KNOWN: AtomicBool = AtomicBool::new(false);
     if !IS_KNOWN.load(Ordering::Acquire) {
         PID.store(std::process::id(), Ordering::Relaxed);
-        // SAFETY: the handler asks for two numbers and stores three.
+        // SAFETY: the handlers ask for two numbers, store some, and close files.
         unsafe {
-            libc::pthread_atfork(None, None, Some(learn));
+            libc::pthread_atfork(Some(begin_fork), Some(end_fork), Some(learn));
         }
         IS_KNOWN.store(true, Ordering::Release);
     }
