@@ -66,8 +66,11 @@ extern "C" fn on_signal(signal: i32, info: *mut libc::siginfo_t, context: *mut l
 /// Does what was done with the signal before there was room to give up.
 fn as_before(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let (before, flags) = (BEFORE.0.load(Ordering::Acquire), BEFORE.1.load(Ordering::Acquire));
-    // SAFETY: as in `on_signal`. What a process sent has a number that is not positive, and does not come again by itself.
-    let is_sent = unsafe { (*info).si_code } <= 0;
+    // SAFETY: as in `on_signal`.
+    let code = unsafe { (*info).si_code };
+    // What a process sent, with a number that is not positive, does not come again by itself, nor does word of broken memory
+    // that nobody has asked for yet.
+    let is_sent = code <= 0 || code == libc::BUS_MCEERR_AO;
     match before {
         libc::SIG_IGN if is_sent => {}
         // SAFETY: it comes again at once, as what raised it is done again, and then ends the process.
