@@ -259,6 +259,8 @@ fn recognise(path: &Path) -> Result<Kind> {
         "it is empty".into()
     } else if looks_like_text(&head) {
         "it looks like text; if it is a dump, `credenza load` makes a store of it".into()
+    } else if let Some(what) = foreign::unread(&head) {
+        format!("it is {what}")
     } else {
         format!(
             "its {} bytes have neither the magic number of a constant, hash or btree file, nor a header \

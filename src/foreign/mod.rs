@@ -6,7 +6,7 @@
 //! is laid down and little else; the types for users are aliases of the two.
 //!
 //! Reading order: `docs/format/foreign.md`, `format`, `cdb` and `mcdb`, `probe` (lookup),
-//! `records` (scan), `check` (verify and statistics), `reader`, `writer`.
+//! `records` (scan), `check` (verify and statistics), `reader`, `writer`; `unread` (what is not read here).
 //!
 //! Invariants: every access is checked against the file's length, and every probe sequence ends
 //! after as many slots as its table has, so that any bytes whatever give an answer or an error.
@@ -18,6 +18,7 @@ mod mcdb;
 mod probe;
 mod reader;
 mod records;
+mod unread;
 mod writer;
 
 pub use cdb::{Cdb, Cdb64, Cdb64Writer, CdbWriter};
@@ -25,4 +26,5 @@ pub use check::Stats;
 pub(crate) use format::Format;
 pub use mcdb::{Mcdb, McdbWriter};
 pub use reader::{OpenOptions, Reader};
+pub use unread::unread;
 pub use writer::Writer;

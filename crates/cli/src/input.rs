@@ -100,6 +100,9 @@ fn why_untold(start: &[u8]) -> String {
              as '{unpack} FILE | credenza load STORE' does"
         );
     }
+    if let Some(what) = credenza::foreign::unread(start) {
+        return format!("this is {what}");
+    }
     let why = if start.is_empty() {
         "the input is empty, so that its format cannot be told"
     } else if start.contains(&0) {

@@ -29,6 +29,17 @@ fn a_socket_is_called_one() {
     }
 }
 
+#[test]
+fn a_file_of_another_store_is_named_with_what_makes_one_of_it() {
+    let folder = Folder::new();
+    let path = folder.file("users.db", [&[0; 12][..], &[0x62, 0x31, 5, 0], &[0; 4080]].concat());
+    let command = "a file of Berkeley DB: `db_dump FILE | credenza load STORE` makes a store";
+    for args in [&["stat", &path][..], &["load", &folder.path("new"), &path]] {
+        let got = run(args).expect(111);
+        assert!(got.err.contains(command), "{args:?}: {}", got.err);
+    }
+}
+
 /// Standard output takes nothing, and the program says so.
 fn cannot_write(args: &[&str]) {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");
