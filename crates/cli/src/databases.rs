@@ -2,6 +2,7 @@
 //! databases, and says what their keys are.
 
 use crate::cmd::convert::several_values;
+use crate::exit;
 use crate::input::{self, Refusal};
 use crate::output::counted;
 use crate::progress::Bar;
@@ -22,8 +23,10 @@ pub fn into_tables(
     format: Option<Format>,
     builder: BTreeBuilder,
     bar: &Bar,
+    quiet: bool,
 ) -> Result<u64> {
-    let mut tables = Tables { builder, begun: 0, keys: Keys::Bytes, options: TableOptions::new() };
+    let (keys, options) = (Keys::Bytes, TableOptions::new());
+    let mut tables = Tables { builder, begun: 0, keys, options, has_several: false, quiet };
     let paths = path.to_owned();
     let count =
         input::each_of_databases(slice::from_ref(&paths), format, bar, |records, record| {
@@ -42,6 +45,9 @@ struct Tables {
     keys: Keys,
     /// What the table is that has been begun last.
     options: TableOptions,
+    /// Whether the last database has several values a key, as the dump says, and its table, the main one, has not.
+    has_several: bool,
+    quiet: bool,
 }
 
 /// What the keys in the text are.
@@ -68,7 +74,14 @@ impl Tables {
             let key = key.filter(|_| self.begun == all.len());
             (self.keys, self.options) = (Keys::Bytes, TableOptions::new());
             self.check_replaced(source)?;
+            self.has_several = database.name.is_none() && database.repeats != Repeats::None;
             let Some(name) = &database.name else {
+                if database.has_integer_keys && !self.quiet {
+                    exit::note(format_args!(
+                        "the keys of this dump are integers, and those of the main table their bytes: a line database=NAME \
+                         in its header makes a table of integers of it"
+                    ));
+                }
                 self.builder.begin_main()?;
                 continue;
             };
@@ -110,6 +123,11 @@ impl Tables {
     fn check_replaced(&mut self, source: &Path) -> Result<()> {
         if self.builder.replaced()? == 0 {
             return Ok(());
+        }
+        if self.has_several {
+            let what = "a key comes more than once, and the main table has one value a key: a line database=NAME in the \
+                        header of the dump makes a table of it that has all";
+            return Err(Error::invalid(what).at(input::name_of(source)));
         }
         Err(several_values(Kind::BTree, source))
     }

@@ -242,6 +242,28 @@ fn databases_of_a_dump_become_tables() {
     assert!(!folder.names().contains(&"new".to_owned()));
 }
 
+#[test]
+fn what_the_main_table_cannot_keep_of_a_dump_is_told() {
+    let folder = Folder::new();
+    let dump = |header: &str, data: &str| {
+        format!("VERSION=3\nformat=print\ntype=btree\n{header}HEADER=END\n{data}DATA=END\n")
+    };
+    let numbers = folder
+        .file("numbers", dump("mapsize=1048576\nintegerkey=1\n", " \\02\\00\\00\\00\n two\n"));
+    let store = folder.path("store");
+    let got = run(&["convert", &numbers, &store, "--to", "btree"]).expect(0);
+    let hint = "the keys of this dump are integers, and those of the main table their bytes: a line database=NAME";
+    assert!(got.err.contains(hint), "{}", got.err);
+    let got = run(&["--quiet", "convert", &numbers, &store, "--to", "btree"]).expect(0);
+    assert_eq!(got.err, "");
+    let several = folder.file("several", dump("duplicates=1\n", " k\n a\n k\n b\n"));
+    let got = run(&["convert", &several, &store, "--to", "btree"]).expect(111);
+    assert!(got.err.contains("a line database=NAME in the header"), "{}", got.err);
+    let named = folder.file("named", dump("database=t\nduplicates=1\n", " k\n a\n k\n b\n"));
+    run(&["convert", &named, &store, "--to", "btree"]).expect(0);
+    assert_eq!(run(&["scan", &store, "--table", "t"]).expect(0).text(), "k\ta\nk\tb\n");
+}
+
 /// From a file, and from a pipe, of which all is read before the transaction begins.
 #[test]
 fn a_name_that_is_none_for_a_table_is_placed() {

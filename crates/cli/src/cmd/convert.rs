@@ -34,7 +34,7 @@ use std::sync::Arc;
 /// has open to write is not replaced, nor is by a store another file that is none. A hash or btree store has one
 /// value a key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
 /// may do no more with a new DST than with SRC. Of a constant, hash or btree store that is damaged nothing is
-/// made: it is compared with its checksums.
+/// made: it is compared with its checksums. The limit of a cache is not kept; 'backup' and 'recover' keep it.
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
 /// and one whose keys are integers, records numbered, or values several stays so. One without a name
@@ -254,7 +254,7 @@ fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: boo
     }
     if let (Source::Text(path, format), Kind::BTree) = (source, kind) {
         let builder = target::btree_builder(&args.target, &args.build, bar)?;
-        return databases::into_tables(path, *format, builder, bar);
+        return databases::into_tables(path, *format, builder, bar, quiet);
     }
     source.note_other_tables(quiet)?;
     let mut target = Target::create(kind, &args.target, &args.build, bar)?;
