@@ -326,7 +326,7 @@ impl Transaction<'_> {
 #[derive(Debug)]
 pub(super) struct Abort<'r> {
     recorder: &'r Recorder,
-    begun: Option<Started<'r>>,
+    begun: Option<Started>,
 }
 
 impl<'r> Abort<'r> {

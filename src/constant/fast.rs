@@ -16,6 +16,7 @@ use super::lanes::{HALF_LANES, LANES, equal_mask, equal_mask_half, sum_first};
 use super::lookup::{Index, LISTED, RECORD_HEAD};
 use super::view::{Bucket, InBlock, Unclear, Window};
 use super::wanted::{Short, Wanted};
+use crate::stats::Done;
 use crate::{Error, Result};
 
 /// What the first look at a bucket told.
@@ -30,6 +31,16 @@ pub(crate) enum First<'d> {
 }
 
 impl<'d> First<'d> {
+    /// What the lookup came to, if that is clear.
+    #[inline(always)]
+    pub(crate) fn done(self) -> Option<Done> {
+        match self {
+            First::Found(value) => Some(Done::found(Some(value.len()))),
+            First::Absent => Some(Done::found(None)),
+            First::Unclear => None,
+        }
+    }
+
     /// What was found, of which it may be unclear whether it is all.
     #[inline(always)]
     fn of(found: Option<&'d [u8]>, is_unclear: bool) -> First<'d> {

@@ -346,17 +346,32 @@ impl Constant {
     /// The first look of a lookup that is counted; what is unclear is not counted yet.
     #[inline(never)]
     fn first_counted(&self, recorder: &Recorder, key: &[u8]) -> First<'_> {
-        let snapshot = &*self.snapshot;
-        let begun = recorder.begin(Operation::Get);
-        let first = snapshot.layout.index.first_look(snapshot.map.bytes(), key);
-        match first {
-            First::Found(value) => {
-                recorder.finish(begun, Some(key), Done::found(Some(value.len())))
-            }
-            First::Absent => recorder.finish(begun, Some(key), Done::found(None)),
-            First::Unclear => {}
+        let Some(own) = recorder.own(Operation::Get) else {
+            return self.first_observed(recorder, key);
+        };
+        let first = self.first_look(key);
+        if let Some(done) = first.done() {
+            recorder.count_own(own, Operation::Get, done);
         }
         first
+    }
+
+    /// The same of one that is timed, or recorded.
+    #[cold]
+    #[inline(never)]
+    fn first_observed(&self, recorder: &Recorder, key: &[u8]) -> First<'_> {
+        let started = recorder.begin(Operation::Get);
+        let first = self.first_look(key);
+        if let Some(done) = first.done() {
+            recorder.finish(started, Some(key), done);
+        }
+        first
+    }
+
+    #[inline(always)]
+    fn first_look(&self, key: &[u8]) -> First<'_> {
+        let snapshot = &*self.snapshot;
+        snapshot.layout.index.first_look(snapshot.map.bytes(), key)
     }
 
     /// The first value of `key`, in whatever case.

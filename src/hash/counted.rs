@@ -98,7 +98,7 @@ impl Hash {
     #[inline(never)]
     pub(super) fn get_counted(&self, recorder: &Recorder, key: &[u8]) -> Result<Option<Value<'_>>> {
         let done = |value: &Option<Value<'_>>| Done::found(value.as_ref().map(|v| v.len()));
-        recorder.observe(Operation::Get, Some(key), || self.core().get(key), done)
+        recorder.observe_here(Operation::Get, Some(key), || self.core().get(key), done)
     }
 
     /// [`Hash::get_with`], counted.
@@ -114,7 +114,7 @@ impl Hash {
             self.core().get_with(key, with_len)
         };
         let done = |found: &Option<(R, usize)>| Done::found(found.as_ref().map(|(_, len)| *len));
-        Ok(recorder.observe(Operation::Get, Some(key), look, done)?.map(|(done, _)| done))
+        Ok(recorder.observe_here(Operation::Get, Some(key), look, done)?.map(|(done, _)| done))
     }
 
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.

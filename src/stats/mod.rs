@@ -38,5 +38,5 @@ pub use histogram::Histogram;
 pub use observer::Observer;
 pub use operation::{Operation, Outcome};
 pub use options::{Event, Latency, Statistics};
-pub(crate) use recorder::{Begun, Counters, Done, Moved};
+pub(crate) use recorder::{Begun, Counters, Done, Moved, Own};
 pub use snapshot::{Operations, Tally};

@@ -1,7 +1,7 @@
 //! What counts and times the operations of an engine, which calls it by way of `observe`.
 //!
-//! An operation is a call of [`Counters::begin`], or of [`Counters::begin_many`], and one of [`Counters::finish`]
-//! around it.
+//! An operation is a call of [`Counters::begin`] and one of [`Counters::finish`] around it. One on one key, or on none, that
+//! nobody times, which is what most are, is counted behind it, in its thread's [`Own`] words.
 //!
 //! The lowest 16 bits of a slot's word of calls say how many more calls there are until one is due
 //! to be timed. Threads without a slot, and processes forked since the store was opened, whose
@@ -103,12 +103,14 @@ impl Moved {
 
 /// An operation under way.
 #[derive(Debug)]
-pub(crate) struct Begun<'r> {
+pub(crate) struct Begun {
     operation: Operation,
-    /// Where this thread counts it by itself, if it is not due.
-    own: Option<&'r Words>,
     start: Option<Start>,
 }
+
+/// The words in which a thread alone counts an operation of which no call is due to be timed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Own<'r>(&'r Words);
 
 /// The words of an operation in a slot.
 type Words = [AtomicU64; LINE_WORDS];
@@ -138,38 +140,27 @@ impl Counters {
         }))
     }
 
-    /// An operation begins; it is counted when [`Counters::finish`] is called. Both are inlined
-    /// into what is called for each operation: one that is not due takes some thirty instructions
-    /// more.
-    #[inline(always)]
-    pub(crate) fn begin(&self, operation: Operation) -> Begun<'_> {
-        let own = self.own(operation);
-        let start = if own.is_none() { self.start(operation) } else { None };
-        Begun { operation, own, start }
-    }
-
-    /// The same of an operation on many keys or records.
+    /// An operation begins; it is counted when [`Counters::finish`] is called.
+    #[cold]
     #[inline(never)]
-    pub(crate) fn begin_many(&self, operation: Operation) -> Begun<'_> {
-        Begun { operation, own: None, start: self.start(operation) }
+    pub(crate) fn begin(&self, operation: Operation) -> Begun {
+        Begun { operation, start: self.start(operation) }
     }
 
     /// The words in which this thread alone counts an operation, if it has a slot and the next
     /// call is not due.
     #[inline(always)]
-    fn own(&self, operation: Operation) -> Option<&Words> {
+    pub(crate) fn own(&self, operation: Operation) -> Option<Own<'_>> {
         let slot = self.slots[usize::from(thread::number())].load(Ordering::Relaxed);
         if slot == 0 || process::own_pid() != self.pid || operation.is_long() {
             return None;
         }
         let at = layout::line(usize::from(slot), operation);
         let words: &Words = self.area.words().get(at..at + LINE_WORDS)?.first_chunk()?;
-        (!words[CALLS].load(Ordering::Relaxed).is_multiple_of(CALL)).then_some(words)
+        (!words[CALLS].load(Ordering::Relaxed).is_multiple_of(CALL)).then_some(Own(words))
     }
 
     /// Looks at the clock if an operation is to be timed.
-    #[cold]
-    #[inline(never)]
     fn start(&self, operation: Operation) -> Option<Start> {
         let line = self.line(self.slot(), operation);
         let calls = line.words[CALLS].load(Ordering::Relaxed);
@@ -187,29 +178,10 @@ impl Counters {
         is_timed.then(|| self.clock.start())
     }
 
-    /// The operation, on one key or on none, has ended.
-    #[inline(always)]
-    pub(crate) fn finish(&self, begun: Begun<'_>, done: Done) {
-        // What `f` did may have made the next call due.
-        let own = begun.own.map(|words| (words, words[CALLS].load(Ordering::Relaxed)));
-        let Some((words, calls)) = own.filter(|(_, calls)| !calls.is_multiple_of(CALL)) else {
-            return self.finish_slowly(begun.operation, begun.start, done);
-        };
-        words[CALLS].store(calls.wrapping_add(CALL - 1), Ordering::Relaxed);
-        match done.outcome {
-            Outcome::Miss | Outcome::Unchanged => bump(&words[SECOND], 1),
-            Outcome::Failed => bump(&words[FAILED], 1),
-            Outcome::Hit | Outcome::Done => {}
-        }
-        if done.moved.bytes != 0 {
-            bump(&words[TRANSFERRED], done.moved.bytes);
-        }
-    }
-
-    /// An operation of whatever kind has ended.
+    /// The operation has ended.
     #[cold]
     #[inline(never)]
-    fn finish_slowly(&self, operation: Operation, start: Option<Start>, done: Done) {
+    pub(crate) fn finish(&self, Begun { operation, start }: Begun, done: Done) {
         // Before anything else, which would be in the operation's time.
         let nanoseconds = start.map(Start::nanoseconds);
         let slot = self.slot();
@@ -245,6 +217,13 @@ impl Counters {
     /// Counts an operation that is not timed, and what it moved so far.
     pub(crate) fn record(&self, operation: Operation) {
         self.line(self.slot(), operation).call(self.latency, self.first());
+    }
+
+    /// Counts an operation, on one key or on none, that is not timed as it was not due when it began.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn record_done(&self, operation: Operation, done: Done) {
+        self.finish(Begun { operation, start: None }, done);
     }
 
     /// Counts what an operation has moved that was counted before.
@@ -293,6 +272,28 @@ impl Counters {
         known.store(slot, Ordering::Relaxed);
         self.unserved.store(0, Ordering::Relaxed);
         usize::from(slot)
+    }
+}
+
+impl Own<'_> {
+    /// Counts a call that came to this; `false` if the next one is due by now, by what was done in this one.
+    #[inline(always)]
+    pub(crate) fn count(self, outcome: Outcome, bytes: u64) -> bool {
+        let words = self.0;
+        let calls = words[CALLS].load(Ordering::Relaxed);
+        if calls.is_multiple_of(CALL) {
+            return false;
+        }
+        words[CALLS].store(calls.wrapping_add(CALL - 1), Ordering::Relaxed);
+        match outcome {
+            Outcome::Miss | Outcome::Unchanged => bump(&words[SECOND], 1),
+            Outcome::Failed => bump(&words[FAILED], 1),
+            Outcome::Hit | Outcome::Done => {}
+        }
+        if bytes != 0 {
+            bump(&words[TRANSFERRED], bytes);
+        }
+        true
     }
 }
 
@@ -420,10 +421,18 @@ mod tests {
             f: impl FnOnce() -> Result<T>,
             done: impl FnOnce(&T) -> Done,
         ) -> Result<T> {
-            let begun = self.begin(operation);
+            let (own, begun) = match self.own(operation) {
+                Some(own) => (Some(own), None),
+                None => (None, Some(self.begin(operation))),
+            };
             let result = f();
             let failed = |_| Done::one(Outcome::Failed, 0);
-            self.finish(begun, result.as_ref().map_or_else(failed, done));
+            let done = result.as_ref().map_or_else(failed, done);
+            match (own, begun) {
+                (_, Some(begun)) => self.finish(begun, done),
+                (Some(own), _) if own.count(done.outcome, done.moved.bytes) => {}
+                _ => self.record_done(operation, done),
+            }
             result
         }
     }
@@ -434,7 +443,7 @@ mod tests {
     }
 
     fn many(recorder: &Counters, operation: Operation, moved: Moved) {
-        recorder.finish(recorder.begin_many(operation), Done { outcome: Outcome::Done, moved });
+        recorder.finish(recorder.begin(operation), Done { outcome: Outcome::Done, moved });
     }
 
     /// Of many processes that do little each, the first operations alone were timed: 5.5 us, where the others took 0.8.
