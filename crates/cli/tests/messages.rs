@@ -40,6 +40,17 @@ fn a_file_of_another_store_is_named_with_what_makes_one_of_it() {
     }
 }
 
+#[test]
+fn data_without_a_record_is_named() {
+    let folder = Folder::new();
+    let path = folder.file("empty.tsv", "");
+    for args in [&["bench", "--data", &path, "--stores", "hash"][..], &["advise", "--data", &path]]
+    {
+        let got = run(args).expect(111);
+        assert!(got.err.starts_with(&format!("error: {path}: there is no record")), "{}", got.err);
+    }
+}
+
 /// Standard output takes nothing, and the program says so.
 fn cannot_write(args: &[&str]) {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("the device");

@@ -25,6 +25,22 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
     if report.results.iter().any(|of| of.fault == Fault::Full) {
         writeln!(out, "A full disk is here {}.", report.room)?;
     }
+    if !report.results.is_empty() {
+        write_rows(report, out)?;
+    }
+    writeln!(out)?;
+    report.results.iter().try_for_each(|of| writeln!(out, "{}.", of.verdict))?;
+    for of in report.results.iter().filter(|of| of.is_broken()) {
+        writeln!(out, "\n{} broke its promise ({}):", of.store, of.fault.name())?;
+        for trouble in &of.troubles {
+            writeln!(out, "  round {}: {}", trouble.round, text::clean(&trouble.what))?;
+            writeln!(out, "    again: {}", text::clean(&trouble.command))?;
+        }
+    }
+    report.notes.iter().try_for_each(|note| writeln!(out, "{note}"))
+}
+
+fn write_rows(report: &Report, out: &mut String) -> std::fmt::Result {
     let width = report.results.iter().map(|of| of.store.len()).max().unwrap_or(0).max(5);
     writeln!(
         out,
@@ -62,14 +78,5 @@ fn write(report: &Report, out: &mut String) -> std::fmt::Result {
             of.crashed,
         )?;
     }
-    writeln!(out)?;
-    report.results.iter().try_for_each(|of| writeln!(out, "{}.", of.verdict))?;
-    for of in report.results.iter().filter(|of| of.is_broken()) {
-        writeln!(out, "\n{} broke its promise ({}):", of.store, of.fault.name())?;
-        for trouble in &of.troubles {
-            writeln!(out, "  round {}: {}", trouble.round, text::clean(&trouble.what))?;
-            writeln!(out, "    again: {}", text::clean(&trouble.command))?;
-        }
-    }
-    report.notes.iter().try_for_each(|note| writeln!(out, "{note}"))
+    Ok(())
 }

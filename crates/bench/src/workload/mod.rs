@@ -195,6 +195,9 @@ impl Data {
             Data::File { path, format } => {
                 let files::Found { records, repeated, notes: of_file } =
                     files::records_of(path, *format, limit)?;
+                if records.len() == 0 && limit > 0 {
+                    return Err(Error::invalid("there is no record in it to measure with").at(path));
+                }
                 notes.extend(of_file);
                 if repeated > 0 {
                     notes.push(format!(
