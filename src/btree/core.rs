@@ -23,7 +23,7 @@ use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
-use crate::os::opening::{OPEN, READING, await_free, if_alone, join, opening};
+use crate::os::opening::{OPEN, Opening, READING, await_free, if_alone, opening};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{has_moved, moves, prepare};
 use crate::os::session::{Session, Standing};
@@ -117,7 +117,7 @@ impl Core {
         let file = open_changing(path, false, false)?;
         await_free(&file, OPEN)?;
         let lock = session::WRITER_LOCK;
-        opening(&file, Want::Shared, lock, || Core::of_reader(&file, path))
+        opening(&file, Want::Shared, lock, |opening| Core::of_reader(opening.file(), path))
     }
 
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
@@ -164,7 +164,9 @@ impl Core {
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
         await_free(&file, READING)?;
         let lock = session::WRITER_LOCK;
-        opening(&file, Want::Exclusive, lock, || Core::of_locked(&file, is_new_wanted, path))
+        opening(&file, Want::Exclusive, lock, |opening| {
+            Core::of_locked(opening, is_new_wanted, path)
+        })
     }
 
     fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {
@@ -196,7 +198,8 @@ impl Core {
         })
     }
 
-    fn of_locked(file: &File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
+    fn of_locked(opening: &Opening<'_>, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
+        let file = opening.file();
         let length = || file.metadata().map_err(|e| Error::io("ask the size of", e));
         if is_new_wanted && is_unborn(file, length()?.len())? {
             create_file(file)?;
@@ -212,7 +215,7 @@ impl Core {
             ));
         }
         let core = Core::mapped(file, true, path)?;
-        let standing = Session::at(&core.map, session::BOOT_LOW).standing(file)?;
+        let standing = Session::at(&core.map, session::BOOT_LOW).standing(opening)?;
         if standing != Standing::Shared && path.is_some() {
             // A copy may have some.
             fill_holes(file)?;
@@ -223,7 +226,7 @@ impl Core {
             Standing::Shared => {}
         }
         core.check_newest()?;
-        join(core.map.file())?;
+        opening.join()?;
         core.has_joined.store(true, Ordering::Relaxed);
         Ok(core)
     }

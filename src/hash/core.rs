@@ -20,7 +20,7 @@ use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
-use crate::os::opening::{READING, if_alone, join, opening};
+use crate::os::opening::{Opening, READING, if_alone, opening};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{moves, own_pid, prepare, random_word};
 use crate::os::publish;
@@ -104,18 +104,19 @@ impl Core {
         limit: u64,
     ) -> Result<Core> {
         let want = if is_writable { Want::Exclusive } else { Want::Shared };
-        opening(&file, want, session::WRITER_LOCK, || {
-            Core::of_locked(&file, path, is_new_wanted, is_writable, limit)
+        opening(&file, want, session::WRITER_LOCK, |opening| {
+            Core::of_locked(opening, path, is_new_wanted, is_writable, limit)
         })
     }
 
     fn of_locked(
-        file: &File,
+        opening: &Opening<'_>,
         path: Option<PathBuf>,
         is_new_wanted: bool,
         is_writable: bool,
         limit: u64,
     ) -> Result<Core> {
+        let file = opening.file();
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         if is_new_wanted && is_writable && is_unborn(file, len)? {
             create_data(file, limit)?;
@@ -141,22 +142,22 @@ impl Core {
         let empty =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;
         let core = Core::new(data, header, empty, path);
-        core.join(file)?;
+        core.join(opening)?;
         Ok(core)
     }
 
     /// Takes part in what processes share of the store, or begins it, and finds the index.
-    fn join(&self, file: &File) -> Result<()> {
+    fn join(&self, opening: &Opening<'_>) -> Result<()> {
         let shared = Session::at(&self.data, session::BOOT_LOW);
         if !self.data.is_writable() {
             // Who may not write has no locks to share.
             return self.find_index(shared.is_of_this_boot(), false, None);
         }
-        let standing = shared.standing(file)?;
+        let standing = shared.standing(opening)?;
         let is_first = standing != Standing::Shared;
         if is_first && !self.is_in_memory() {
             // A copy may have holes, also where processes meet: before anything is written there.
-            fill_holes(file)?;
+            fill_holes(opening.file())?;
         }
         let before = if standing == Standing::Left { self.lock_left() } else { None };
         let is_continued = match (standing, before) {
@@ -181,7 +182,7 @@ impl Core {
         }
         self.find_index(is_continued, is_first, before)?;
         self.session(session::FINDING).store(0, Ordering::Release);
-        join(file)?;
+        opening.join()?;
         self.has_joined.store(true, Ordering::Relaxed);
         Ok(())
     }

@@ -27,33 +27,68 @@ pub(crate) const BUILDING: u64 = 3;
 const MOMENTS: u32 = 20;
 const MOMENT: Duration = Duration::from_millis(10);
 
+/// A store that is being opened, with nobody opening it meanwhile.
+///
+/// What is locked until it is open is locked by an opening of its own: were this process killed, a child would keep a lock of
+/// the store's.
+#[derive(Debug)]
+pub(crate) struct Opening<'f> {
+    file: &'f File,
+    own: Option<OwnOpening>,
+}
+
 /// Opens a store with nobody opening it meanwhile; with `Want::Shared` others do who want no more. The writers' lock is at
 /// `writers` in the file.
 pub(crate) fn opening<T>(
     file: &File,
     want: Want,
     writers: u64,
-    open: impl FnOnce() -> Result<T>,
+    open: impl FnOnce(&Opening<'_>) -> Result<T>,
 ) -> Result<T> {
-    // Were this process killed, a child would keep a lock of the store's own opening.
-    let own = OwnOpening::of(file, want == Want::Exclusive);
-    let locked = own.as_ref().map_or(file, OwnOpening::file);
-    if !lock_range(locked, OPENING, want, false)? {
+    let opening = Opening { file, own: OwnOpening::of(file, want == Want::Exclusive) };
+    let by = opening.by();
+    if !lock_range(by, OPENING, want, false)? {
         if is_own_in(file, writers) {
-            await_opening(locked, want)?;
+            await_opening(by, want)?;
         } else {
-            lock_range(locked, OPENING, want, true)?;
+            lock_range(by, OPENING, want, true)?;
         }
     }
-    let opened = open();
+    let opened = open(&opening);
     if opened.is_err() {
         // A forked process may keep the file open.
-        for at in [OPEN, READING] {
+        for (file, at) in [(by, OPEN), (file, OPEN), (file, READING)] {
             lock_range(file, at, Want::Nothing, true)?;
         }
     }
-    lock_range(locked, OPENING, Want::Nothing, true)?;
+    lock_range(by, OPENING, Want::Nothing, true)?;
     opened
+}
+
+impl Opening<'_> {
+    /// The store's own opening.
+    pub(crate) fn file(&self) -> &File {
+        self.file
+    }
+
+    /// What the locks are of.
+    fn by(&self) -> &File {
+        self.own.as_ref().map_or(self.file, OwnOpening::file)
+    }
+
+    /// Whether nobody else has the store open: then nobody can, until [`Opening::join`].
+    pub(crate) fn is_alone(&self) -> Result<bool> {
+        lock_range(self.by(), OPEN, Want::Exclusive, false)
+    }
+
+    /// Says that the store is open.
+    pub(crate) fn join(&self) -> Result<()> {
+        // Two openings can share the byte only.
+        for file in [self.by(), self.file] {
+            lock_range(file, OPEN, Want::Shared, true)?;
+        }
+        Ok(())
+    }
 }
 
 /// Waits for who is opening the store, but not for long: this thread has the writers' lock, as it seems, which he may wait
@@ -86,16 +121,6 @@ pub(crate) fn holds_soon(mut holds: impl FnMut() -> Result<bool>) -> Result<bool
         std::thread::sleep(MOMENT);
     }
     holds()
-}
-
-/// Whether nobody else has the store open: then nobody can, until [`join`].
-pub(crate) fn is_alone(file: &File) -> Result<bool> {
-    lock_range(file, OPEN, Want::Exclusive, false)
-}
-
-/// Says that the store is open.
-pub(crate) fn join(file: &File) -> Result<()> {
-    lock_range(file, OPEN, Want::Shared, true).map(drop)
 }
 
 /// Does `cut` while nobody can begin to read the store who may not write to it, if nobody does; `None` if somebody does.
@@ -157,13 +182,33 @@ mod tests {
     fn an_opening_that_failed_is_in_nobodys_way() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let other = File::options().read(true).write(true).open(file.path()).unwrap();
-        let opened: Result<()> = opening(file.as_file(), Want::Exclusive, 0, || {
-            assert!(is_alone(file.as_file())?);
-            lock_range(file.as_file(), READING, Want::Shared, true)?;
-            Err(Error::invalid("it is damaged"))
-        });
-        opened.unwrap_err();
-        assert!([OPENING, OPEN, READING].iter().all(|at| !is_locked(&other, *at).unwrap()));
+        for is_open in [false, true] {
+            let opened: Result<()> = opening(file.as_file(), Want::Exclusive, 0, |opening| {
+                assert!(opening.is_alone()?);
+                if is_open {
+                    opening.join()?;
+                }
+                lock_range(file.as_file(), READING, Want::Shared, true)?;
+                Err(Error::invalid("it is damaged"))
+            });
+            opened.unwrap_err();
+            assert!([OPENING, OPEN, READING].iter().all(|at| !is_locked(&other, *at).unwrap()));
+        }
+    }
+
+    #[test]
+    fn who_has_opened_a_store_shares_it() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let other = File::options().read(true).write(true).open(file.path()).unwrap();
+        let join = |opening: &Opening<'_>| {
+            let is_alone = opening.is_alone()?;
+            opening.join()?;
+            Ok(is_alone)
+        };
+        assert!(opening(file.as_file(), Want::Exclusive, 0, join).unwrap());
+        assert!(!opening(&other, Want::Exclusive, 0, join).unwrap());
+        drop(file);
+        assert!(!is_locked(&other, OPENING).unwrap() && !is_locked(&other, OPEN).unwrap());
     }
 
     /// A child that is forked while its parent's other thread opens a store lives on when the parent is killed in that.
@@ -175,12 +220,14 @@ mod tests {
         let (mut told, tell) = std::io::pipe().unwrap();
         // SAFETY: the child begins a thread, forks, and ends without what its parent registered for its end.
         let parent = unsafe { libc::fork() };
+        assert!(parent >= 0);
         if parent == 0 {
+            // SAFETY: what would hang does not pass.
+            unsafe { libc::alarm(20) };
             std::thread::scope(|scope| {
                 scope.spawn(|| {
-                    let _: Result<()> = opening(file.as_file(), Want::Exclusive, 0, || {
-                        // SAFETY: what would hang does not pass, nor does what would live on.
-                        unsafe { libc::alarm(20) };
+                    let _: Result<()> = opening(file.as_file(), Want::Exclusive, 0, |opening| {
+                        assert!(opening.is_alone()?);
                         (&tell).write_all(b"o").unwrap();
                         loop {
                             std::thread::park();
@@ -200,18 +247,19 @@ mod tests {
                     }
                 }
                 // SAFETY: as above.
-                unsafe { libc::_exit(0) };
+                unsafe { libc::_exit(i32::from(child < 0)) };
             });
         }
+        drop(tell);
         let mut status = -1;
         // SAFETY: the status is written during the call.
         unsafe { libc::waitpid(parent, &raw mut status, 0) };
         let mut child = [0; 4];
         told.read_exact(&mut child).unwrap();
-        let is_locked = is_locked(&other, OPENING);
+        let locked = [OPENING, OPEN].map(|at| is_locked(&other, at));
         // SAFETY: the child of the child, which nobody else ends.
         unsafe { libc::kill(u32::from_le_bytes(child).cast_signed(), libc::SIGKILL) };
-        assert_eq!((status, is_locked.unwrap()), (0, false));
+        assert_eq!((status, locked.map(Result::unwrap)), (0, [false; 2]));
     }
 
     #[test]
@@ -219,7 +267,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         let other = File::options().read(true).write(true).open(file.path()).unwrap();
         let take = |want| lock_range(&other, OPEN, want, false);
-        join(file.as_file()).unwrap();
+        opening(file.as_file(), Want::Exclusive, 0, |opening| opening.join()).unwrap();
         let mut is_last = false;
         let closing = if_alone(file.as_file(), || {
             is_last = take(Want::Shared)?;

@@ -3,26 +3,44 @@
 //! A lock of the kernel belongs to an opening, and a child that is forked has all openings of its parent, which it does not
 //! know of. Were the parent killed while it has a lock, the child would have it until it ends or runs another program. So
 //! what is locked for a moment is locked by an opening of its own, and a child closes those in a handler of `fork`: who
-//! opened them are threads that are not in it.
+//! opened them are threads that are not in it. (A thread that is interrupted in the middle of that by a signal, and forks
+//! in its handler, is not provided for.)
+//!
+//! Threads: any. What is called in handlers of `fork` stores numbers, and closes files.
 
 #![allow(unsafe_code)]
 
-use super::place::proc_path;
+use super::file::is_same;
 use std::fs::{File, OpenOptions};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::SeqCst};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 /// How many there can be at a time.
 const ROOM: usize = 32;
-/// How often one is opened again while this process forks, and how far apart.
+/// How often one is opened again that a fork came across.
 const TRIES: usize = 16;
+/// For how long, and how often, a fork is waited for: that of a large process takes long.
 const PAUSE: Duration = Duration::from_millis(1);
-const NONE: RawFd = -1;
+const PAUSES: usize = 2000;
 
-/// Those that this process has.
-static OPEN: [AtomicI32; ROOM] = [const { AtomicI32::new(NONE) }; ROOM];
+/// A place that nobody uses, and one that is being filled.
+const FREE: RawFd = -1;
+const TAKEN: RawFd = -2;
+
+/// One that this process has.
+struct Slot {
+    number: AtomicI32,
+    /// Of which file it is: where a fork was not told of, its child may have another file of that number.
+    device: AtomicU64,
+    inode: AtomicU64,
+}
+
+static OPEN: [Slot; ROOM] = [const {
+    Slot { number: AtomicI32::new(FREE), device: AtomicU64::new(0), inode: AtomicU64::new(0) }
+}; ROOM];
 /// How many forks of this process have begun, and how many are done.
 static BEGUN: AtomicU32 = AtomicU32::new(0);
 static DONE: AtomicU32 = AtomicU32::new(0);
@@ -32,27 +50,28 @@ static DONE: AtomicU32 = AtomicU32::new(0);
 pub(super) struct OwnOpening {
     file: File,
     /// Which of [`OPEN`] it is.
-    number: usize,
+    slot: usize,
 }
 
 impl OwnOpening {
     /// `None` where there can be none: no `/proc`, or a file that this user may not open any more, or too many at a time, or
     /// a process that does nothing but fork.
     pub(super) fn of(file: &File, is_writable: bool) -> Option<OwnOpening> {
+        // That of the process is of its first thread, which may have a table of its own.
+        let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
         let mut options = OpenOptions::new();
-        options.read(true).write(is_writable).custom_flags(libc::O_CLOEXEC);
+        options.read(true).write(is_writable).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK);
         for _ in 0..TRIES {
-            let done = DONE.load(SeqCst);
-            let file = options.open(proc_path(file)).ok()?;
-            let take = |number: &usize| {
-                OPEN[*number].compare_exchange(NONE, file.as_raw_fd(), SeqCst, SeqCst).is_ok()
-            };
-            let own = OwnOpening { number: (0..ROOM).find(take)?, file };
+            let done = all_done()?;
+            let own = options.open(&path).ok()?;
+            if !is_same(file, own.metadata()) {
+                return None;
+            }
+            let own = OwnOpening { slot: take_slot(&own)?, file: own };
             // A child of a fork in between may have it, too, and not know it.
             if BEGUN.load(SeqCst) == done {
                 return Some(own);
             }
-            std::thread::sleep(PAUSE);
         }
         None
     }
@@ -65,8 +84,32 @@ impl OwnOpening {
 impl Drop for OwnOpening {
     fn drop(&mut self) {
         // Before it is closed: then the number may be another file's.
-        OPEN[self.number].store(NONE, SeqCst);
+        OPEN[self.slot].number.store(FREE, SeqCst);
     }
+}
+
+/// How many forks are done, when none is under way; `None` if that takes too long.
+fn all_done() -> Option<u32> {
+    for _ in 0..PAUSES {
+        let done = DONE.load(SeqCst);
+        if BEGUN.load(SeqCst) == done {
+            return Some(done);
+        }
+        std::thread::sleep(PAUSE);
+    }
+    None
+}
+
+/// Notes a file that is open; `None` if there is no room.
+fn take_slot(file: &File) -> Option<usize> {
+    let meta = file.metadata().ok()?;
+    let is_mine = |slot: &Slot| slot.number.compare_exchange(FREE, TAKEN, SeqCst, SeqCst).is_ok();
+    let at = OPEN.iter().position(is_mine)?;
+    let Slot { number, device, inode } = &OPEN[at];
+    device.store(meta.dev(), SeqCst);
+    inode.store(meta.ino(), SeqCst);
+    number.store(file.as_raw_fd(), SeqCst);
+    Some(at)
 }
 
 /// Before a process forks.
@@ -79,14 +122,27 @@ pub(super) extern "C" fn end_fork() {
     DONE.fetch_add(1, SeqCst);
 }
 
-/// In a child: what its parent's other threads had open is closed. Nothing but stores and closing is done.
+/// In a child: what its parent's other threads had open is closed. All calls are safe in handlers.
 pub(super) fn let_go() {
     DONE.store(BEGUN.load(SeqCst), SeqCst);
-    for open in &OPEN {
-        let number = open.swap(NONE, SeqCst);
-        if number != NONE {
+    for slot in &OPEN {
+        let number = slot.number.swap(FREE, SeqCst);
+        if number >= 0 && is_still(number, slot) {
             // SAFETY: a file that the stack of a thread owned which is not in this process: nothing uses it any more.
             unsafe { libc::close(number) };
         }
     }
+}
+
+/// Whether the number is that of the file that was noted.
+fn is_still(number: RawFd, slot: &Slot) -> bool {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: written during the call, and read only if that says so.
+    let stat = unsafe {
+        if libc::fstat(number, stat.as_mut_ptr()) != 0 {
+            return false;
+        }
+        stat.assume_init()
+    };
+    (stat.st_dev, stat.st_ino) == (slot.device.load(SeqCst), slot.inode.load(SeqCst))
 }

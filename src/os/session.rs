@@ -9,7 +9,7 @@
 //! would be waited for until that ends, and a store of one container be closed to all others.
 
 use super::lock::LAYOUT;
-use super::opening::{holds_soon, is_alone};
+use super::opening::{Opening, holds_soon};
 use super::process::{BOOT_ID, boot_and_namespace};
 use super::shared::{HEAD_BYTES, SharedMap};
 use crate::os::atomic::{AtomicU64, Ordering};
@@ -40,12 +40,12 @@ impl<'m> Session<'m> {
         Session(std::array::from_fn(|i| &map.head()[offset as usize / 8 + i]))
     }
 
-    /// What is to be done with what processes share in it, by one who wants to take part, has `file` open and nobody
-    /// opening it meanwhile.
+    /// What is to be done with what processes share in it, by one who wants to take part, and is opening the
+    /// store.
     ///
     /// # Errors
     /// Others take part that this process cannot share locks with; or nobody can tell which boot it is.
-    pub(crate) fn standing(self, file: &File) -> Result<Standing> {
+    pub(crate) fn standing(self, opening: &Opening<'_>) -> Result<Standing> {
         let [low, high, layout, of_whom] = self.0.map(|word| word.load(Ordering::Acquire));
         let (boot, namespace) = boot_and_namespace();
         let refuse = |what: &str| Err(Error::new(ErrorKind::Unsupported(what.into())));
@@ -65,7 +65,7 @@ impl<'m> Session<'m> {
         }
         let is_over = u128::from(low) | u128::from(high) << 64 != boot;
         let alone = if is_over { Standing::Over } else { Standing::Left };
-        if is_alone(file)? {
+        if opening.is_alone()? {
             return Ok(alone);
         }
         let what = if is_over {
@@ -78,7 +78,7 @@ impl<'m> Session<'m> {
         } else {
             return Ok(Standing::Shared);
         };
-        if holds_soon(|| is_alone(file))? { Ok(alone) } else { refuse(what) }
+        if holds_soon(|| opening.is_alone())? { Ok(alone) } else { refuse(what) }
     }
 
     /// Whether it began since the machine was started, whoever takes part, as far as anybody can tell.
