@@ -1,7 +1,7 @@
 //! Files of stores that are not read in place: what wrote them, and how their records come into a store of this library.
 //!
-//! By their first bytes alone. The commands were tried with what the stores' own tools had written, binary keys and values
-//! included.
+//! By their first bytes alone. The commands were tried with what the stores' own tools had written, with binary keys and
+//! values where the way is not `db_dump`'s; but NTDB's and MDBM's, whose tools Debian does not have.
 //!
 //! Threads: a function of its argument only.
 
@@ -11,17 +11,18 @@ use crate::bytes::le32;
 const FROM_HEX: &str = r"sed -E 's/([0-9A-F]{2}) ?/\\x\1/g' | credenza load --from tsv STORE";
 
 /// What a file is that begins so, as in "it is ...", and what makes a store of its records, if another store wrote it
-/// that is known here and not read. The longest beginning looked at has 40 bytes.
+/// that is known here and not read. The longest beginning looked at has 65 bytes, and each has one that is zero,
+/// as text has none.
 ///
 /// ```
-/// let what = credenza::foreign::unread(b"TDB file\n").unwrap();
+/// let what = credenza::foreign::unread(b"TDB file\n\0\0").unwrap();
 /// assert!(what.contains("tdbdump FILE | credenza load STORE"));
 /// ```
 pub fn unread(head: &[u8]) -> Option<String> {
     let (name, dump) = name_and_dump(head)?;
     Some(match dump {
         Some(dump) => {
-            format!("a file of {name}: `{dump}` makes a store of its records")
+            format!("a file of {name}: {dump} makes a store of its records")
         }
         None => format!(
             "a file of {name}: write its records as text, such as JSON lines, and `credenza load` makes a store of them"
@@ -31,8 +32,11 @@ pub fn unread(head: &[u8]) -> Option<String> {
 
 /// The name of a store, and what makes a store of this library of its file.
 fn name_and_dump(head: &[u8]) -> Option<(&'static str, Option<String>)> {
-    let text = |dump: &str| Some(format!("{dump} FILE | credenza load STORE"));
+    if !head.contains(&0) {
+        return None;
+    }
     let begins = |with: &[u8]| head.starts_with(with);
+    let text = |dump: &str| Some(format!("`{dump} FILE | credenza load STORE`"));
     Some(if begins(b"TDB file\n") {
         ("TDB", text("tdbdump"))
     } else if begins(b"NTDB file\n") {
@@ -43,9 +47,12 @@ fn name_and_dump(head: &[u8]) -> Option<(&'static str, Option<String>)> {
     } else if begins(b"KC\n\0") {
         let tools = [(0x30, "kchashmgr"), (0x31, "kctreemgr")];
         ("Kyoto Cabinet", by_kind(head.get(8), &tools))
-    } else if begins(b"TkrzwHDB\n") || begins(b"TkrzwSDB\n") {
-        let dump = "tkrzw_dbm_util list --escape FILE | credenza load --from tsv STORE";
-        ("Tkrzw", Some(dump.into()))
+    } else if begins(b"TkrzwHDB\n") {
+        // A tree is kept in the values of a hashed store, which has its mark.
+        let is_tree = head.get(62..65) == Some(b"TDB");
+        ("Tkrzw", Some(tkrzw(if is_tree { "tree" } else { "hash" })))
+    } else if begins(b"TkrzwSDB\n") {
+        ("Tkrzw", Some(tkrzw("skip")))
     } else if begins(b"SQLite format 3\0") {
         ("SQLite", None)
     } else {
@@ -56,7 +63,12 @@ fn name_and_dump(head: &[u8]) -> Option<(&'static str, Option<String>)> {
 /// What makes a store of a file of Tokyo Cabinet or Kyoto Cabinet, of the kind that its byte says.
 fn by_kind(kind: Option<&u8>, tools: &[(u8, &str)]) -> Option<String> {
     let (_, tool) = tools.iter().find(|(of, _)| kind == Some(of))?;
-    Some(format!("{tool} list -pv -px FILE | {FROM_HEX}"))
+    Some(format!("`{tool} list -pv -px FILE | {FROM_HEX}`"))
+}
+
+/// The same of Tkrzw; without its kind the tool goes by how the file's name ends.
+fn tkrzw(kind: &str) -> String {
+    format!("`tkrzw_dbm_util list --dbm {kind} --escape FILE | credenza load --from tsv STORE`")
 }
 
 /// The same of those that begin with a number, in either order of bytes where the machine's is written.
@@ -66,18 +78,20 @@ fn of_numbers(head: &[u8]) -> Option<(&'static str, Option<String>)> {
     };
     // Behind the page's log sequence number and its own number: hash, btree, queue and heap.
     if is_at(12, &[0x0006_1561, 0x0005_3162, 0x0004_2253, 0x0007_4582]) {
-        return Some(("Berkeley DB", Some("db_dump FILE | credenza load STORE".into())));
+        return Some(("Berkeley DB", Some("`db_dump FILE | credenza load STORE`".into())));
     }
-    // Behind the number and the flags of the first page.
+    // Behind the number and the flags of the first page. The tool takes the lock of the folder, which programs that write
+    // look at, and says nothing where what it was not asked for has the records.
     if is_at(16, &[0xbeef_c0de]) {
-        let dump = "mdb_dump -n FILE | credenza load STORE";
+        let dump = "`mdb_dump FOLDER | credenza load STORE` (`-n FILE` if it was made without a folder), or of databases \
+                    with names `mdb_dump -a FOLDER | credenza convert --to btree - STORE`,";
         return Some(("LMDB", Some(dump.into())));
     }
     if is_at(0, &[0x1357_9ace, 0x1357_9acd, 0x1357_9acf, 0x1357_9ad0, 0x1357_9ad1]) {
         return Some(("GDBM", None));
     }
     if is_at(0, &[0x0102_3962, 0x0102_3963, 0x0102_3964]) {
-        let dump = "mdbm_export FILE | credenza load --from mdbm_export STORE";
+        let dump = "`mdbm_export FILE | credenza load --from mdbm_export STORE`";
         return Some(("MDBM", Some(dump.into())));
     }
     None
@@ -93,11 +107,15 @@ mod tests {
         let bdb = |magic: [u8; 4]| [&[0; 12][..], &magic].concat();
         let tokyo = |kind| [&b"ToKyO CaBiNeT\n1.0:911\n"[..], &[0; 10], &[kind, 0, 4, 10]].concat();
         let kyoto = |kind| [&b"KC\n\0\x10\x0e\x06\xbc"[..], &[kind, 3, 10, 0]].concat();
-        let cases: [(Vec<u8>, &str); 15] = [
+        let tkrzw = |mark: &[u8]| [&b"TkrzwHDB\n"[..], &[0; 53], mark].concat();
+        let cases: [(Vec<u8>, &str); 17] = [
             (bdb([0x61, 0x15, 6, 0]), "`db_dump FILE | credenza load STORE`"),
             (bdb([0x62, 0x31, 5, 0]), "`db_dump FILE | credenza load STORE`"),
             (bdb([0, 5, 0x31, 0x62]), "`db_dump FILE | credenza load STORE`"),
-            ([&[0; 16][..], &[0xde, 0xc0, 0xef, 0xbe]].concat(), "`mdb_dump -n FILE | "),
+            (
+                [&[0; 16][..], &[0xde, 0xc0, 0xef, 0xbe]].concat(),
+                "`mdb_dump FOLDER | credenza load STORE` (`-n FILE`",
+            ),
             (b"TDB file\n\0\0".into(), "`tdbdump FILE | "),
             (b"NTDB file\n\0".into(), "`ntdbdump FILE | "),
             (tokyo(0), "`tchmgr list -pv -px FILE | sed "),
@@ -105,7 +123,9 @@ mod tests {
             (tokyo(2), "of Tokyo Cabinet: write its records as text"),
             (kyoto(0x30), "`kchashmgr list -pv -px FILE | sed "),
             (kyoto(0x31), "`kctreemgr list -pv -px FILE | sed "),
-            (b"TkrzwHDB\n\x05".into(), "`tkrzw_dbm_util list --escape FILE | "),
+            (tkrzw(b"\0\0\0"), "`tkrzw_dbm_util list --dbm hash --escape FILE | "),
+            (tkrzw(b"TDB"), "`tkrzw_dbm_util list --dbm tree --escape FILE | "),
+            (b"TkrzwSDB\n\0".into(), "`tkrzw_dbm_util list --dbm skip --escape FILE | "),
             (b"SQLite format 3\0".into(), "of SQLite: write its records as text"),
             (vec![0xcf, 0x9a, 0x57, 0x13, 0, 0x10], "of GDBM: write its records as text"),
             (
@@ -118,6 +138,8 @@ mod tests {
             assert!(what.contains(wanted), "{what:?} of {head:x?}");
         }
         assert_eq!(unread(b""), None);
-        assert_eq!(unread(b"key\tvalue\n"), None);
+        for text in [&b"key\tvalue\n"[..], b"TDB file\nand more\n", b"TkrzwHDB\n"] {
+            assert_eq!(unread(text), None);
+        }
     }
 }

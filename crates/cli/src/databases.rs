@@ -76,10 +76,14 @@ impl Tables {
             self.check_replaced(source)?;
             self.has_several = database.name.is_none() && database.repeats != Repeats::None;
             let Some(name) = &database.name else {
-                if database.has_integer_keys && !self.quiet {
+                if (database.has_integer_keys || database.is_numbered) && !self.quiet {
+                    let (keys, text) = match database.is_numbered {
+                        true => ("numbers of records", "their digits"),
+                        false => ("integers", "their bytes"),
+                    };
                     exit::note(format_args!(
-                        "the keys of this dump are integers, and those of the main table their bytes: a line database=NAME \
-                         in its header makes a table of integers of it"
+                        "the keys of this dump are {keys}, and those of the main table {text}: a line database=NAME in its \
+                         header makes a table of {keys} of it"
                     ));
                 }
                 self.builder.begin_main()?;

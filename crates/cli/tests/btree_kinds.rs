@@ -256,6 +256,9 @@ fn what_the_main_table_cannot_keep_of_a_dump_is_told() {
     assert!(got.err.contains(hint), "{}", got.err);
     let got = run(&["--quiet", "convert", &numbers, &store, "--to", "btree"]).expect(0);
     assert_eq!(got.err, "");
+    let recno = dump("", " 1\n first\n").replace("btree", "recno\nkeys=1");
+    let got = run(&["convert", &folder.file("recno", recno), &store, "--to", "btree"]).expect(0);
+    assert!(got.err.contains("are numbers of records, and those of the main table their digits"));
     let several = folder.file("several", dump("duplicates=1\n", " k\n a\n k\n b\n"));
     let got = run(&["convert", &several, &store, "--to", "btree"]).expect(111);
     assert!(got.err.contains("a line database=NAME in the header"), "{}", got.err);
