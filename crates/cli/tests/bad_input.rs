@@ -107,12 +107,17 @@ fn a_format_that_cannot_be_told_is_asked_for() {
 fn what_is_no_text_is_not_taken_for_tsv() {
     let folder = Folder::new();
     let (store, new) = (folder.path("store"), folder.path("new"));
-    let binary = folder.file("g.gdbm", b"\xce\x9aW\x13\t\0\0\0\0\0\x02\n");
+    let binary = folder.file("binary", b"\xce\x9aX\x13\t\0\0\0\0\0\x02\n");
+    let of_gdbm = folder.file("g.gdbm", b"\xce\x9aW\x13\t\0\0\0\0\0\x02\n");
     let packed = folder.file("t.tsv.zst", b"\x28\xb5\x2f\xfd\x04\x21\0a\tb\n");
     let names = folder.names();
     for args in [&["load", &store][..], &["load", &store, "-"], &["load", &store, &binary]] {
         let got = run_with(args, &std::fs::read(&binary).expect("it")).expect(111);
         assert!(got.err.contains("binary") && got.err.contains("--from"), "{}", got.err);
+    }
+    for args in [&["load", &store, &of_gdbm][..], &["convert", &of_gdbm, &new, "--to", "cdb"]] {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("a file of GDBM: write its records as text"), "{}", got.err);
     }
     run(&["convert", &binary, &new, "--to", "cdb"]).expect(111);
     for args in [
@@ -130,7 +135,7 @@ fn what_is_no_text_is_not_taken_for_tsv() {
     assert_eq!(folder.names(), names);
     // Whoever names the format knows.
     run(&["load", &store, &binary, "--from", "tsv"]).expect(0);
-    assert_eq!(run(&["get", &store, "--hex", "ce9a5713"]).expect(0).out, b"\0\0\0\0\0\x02");
+    assert_eq!(run(&["get", &store, "--hex", "ce9a5813"]).expect(0).out, b"\0\0\0\0\0\x02");
 }
 
 #[test]
