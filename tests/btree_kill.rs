@@ -398,6 +398,12 @@ fn chosen(every: u64) -> impl FnMut(&[u8], &[u8]) -> bool {
     }
 }
 
+/// Writes another file of that name: processes that other tests fork may have locks of the one before for longer than this one.
+fn write_anew(path: &Path, bytes: &[u8]) {
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, bytes).unwrap();
+}
+
 /// Follows each of the works; those that take long only where the long tests were asked for.
 fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Vec<Work>) {
     let mut count = 0;
@@ -446,7 +452,7 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
         for (i, state) in states.iter().enumerate() {
             let what = format!("{name}, work {number}, state {i} of {}", states.len());
             let copy = folder.path().join("copy");
-            std::fs::write(&copy, &state[0]).unwrap();
+            write_anew(&copy, &state[0]);
             count += 1;
             let only = read_only(&copy, &what);
             if i % 4 == 0 || i + 20 > states.len() {
@@ -454,7 +460,7 @@ fn die_at_every_instruction(name: &str, records: u64, short: Vec<Work>, long: Ve
                 let mut bytes = state[0].clone();
                 Spread::reboot(&mut bytes);
                 let rebooted = folder.path().join("rebooted");
-                std::fs::write(&rebooted, bytes).unwrap();
+                write_anew(&rebooted, &bytes);
                 let store = Spread::open(&rebooted).unwrap_or_else(|e| panic!("{what}: {e}"));
                 let found = state_of(&store, &what);
                 let is_kept = matches!(work, Work::Durable(..)) && i + 1 == states.len();

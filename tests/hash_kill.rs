@@ -266,6 +266,8 @@ fn a_writer_may_die_at_every_instruction() {
             let what = format!("round {round}, {operation:.60?}, state {i} of {}", states.len());
             let copy = folder.path().join("copy");
             for (bytes, file) in state.iter().zip(Hash::files(&copy)) {
+                // Another file: processes that other tests fork may have locks of the one before for longer.
+                let _ = std::fs::remove_file(&file);
                 std::fs::write(file, bytes).unwrap();
             }
             count += 1;

@@ -83,9 +83,11 @@ impl Opening<'_> {
 
     /// Says that the store is open.
     pub(crate) fn join(&self) -> Result<()> {
-        // Two openings can share the byte only.
-        for file in [self.by(), self.file] {
-            lock_range(file, OPEN, Want::Shared, true)?;
+        lock_range(self.by(), OPEN, Want::Shared, true)?;
+        if let Some(own) = &self.own {
+            lock_range(self.file, OPEN, Want::Shared, true)?;
+            // Now, and not when it is closed: a child may not have come to that yet.
+            lock_range(own.file(), OPEN, Want::Nothing, true)?;
         }
         Ok(())
     }
