@@ -222,8 +222,10 @@ impl Recorder {
     /// Counts such an operation, which has ended.
     #[inline(always)]
     pub(crate) fn count_own(&self, own: Own<'_>, operation: Operation, done: Done) {
-        if !own.count(done.outcome, done.moved.bytes) {
-            self.record_done(operation, done);
+        if !own.count(done.outcome, done.moved.bytes)
+            && let Some(counters) = &self.counters
+        {
+            counters.record_done(operation, done);
         }
     }
 
@@ -244,15 +246,6 @@ impl Recorder {
             counters.finish(begun, done);
         }
         self.trace(started.begun, Action::Operation(started.operation), key, done);
-    }
-
-    /// An operation has ended of which the next is due to be timed by now, by what was done in this one.
-    #[cold]
-    #[inline(never)]
-    fn record_done(&self, operation: Operation, done: Done) {
-        if let Some(counters) = &self.counters {
-            counters.record_done(operation, done);
-        }
     }
 
     /// A transaction or batch begins, which is recorded only.

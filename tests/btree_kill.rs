@@ -11,7 +11,7 @@ use common::sample::{COMMIT_WORDS, METAS, word};
 use common::steps::states_chosen;
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys;
-use common::{Rng, child, is_child, is_soak, rounds, seed};
+use common::{Rng, child, is_child, is_soak, rounds, seed, write_anew};
 use credenza::Durability;
 use credenza::btree::{BTree, Snapshot};
 use std::collections::BTreeMap;
@@ -396,12 +396,6 @@ fn chosen(every: u64) -> impl FnMut(&[u8], &[u8]) -> bool {
         number += 1;
         number % every == 0 || last[..8192] != now[..8192] || last.len() != now.len()
     }
-}
-
-/// Writes another file of that name: processes that other tests fork may have locks of the one before for longer than this one.
-fn write_anew(path: &Path, bytes: &[u8]) {
-    let _ = std::fs::remove_file(path);
-    std::fs::write(path, bytes).unwrap();
 }
 
 /// Follows each of the works; those that take long only where the long tests were asked for.

@@ -10,7 +10,7 @@ use common::hash::{batch_of, index_number, index_of, index_wanted};
 use common::steps::states_during;
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys;
-use common::{Rng, child, is_child, rounds, seed};
+use common::{Rng, child, is_child, rounds, seed, write_anew};
 use credenza::hash::Hash;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -266,9 +266,7 @@ fn a_writer_may_die_at_every_instruction() {
             let what = format!("round {round}, {operation:.60?}, state {i} of {}", states.len());
             let copy = folder.path().join("copy");
             for (bytes, file) in state.iter().zip(Hash::files(&copy)) {
-                // Another file: processes that other tests fork may have locks of the one before for longer.
-                let _ = std::fs::remove_file(&file);
-                std::fs::write(file, bytes).unwrap();
+                write_anew(&file, bytes);
             }
             count += 1;
             // Who may not write cannot finish what the dead began, and sees all of it or nothing.

@@ -476,9 +476,8 @@ impl Constant {
 impl Get for Constant {
     #[inline(always)]
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        let snapshot = &*self.snapshot;
         let first = match &self.recorder {
-            None => snapshot.layout.index.first_look(snapshot.map.bytes(), key),
+            None => self.first_look(key),
             Some(recorder) => self.first_counted(recorder, key),
         };
         match first {

@@ -36,11 +36,10 @@ fn name_and_dump(head: &[u8]) -> Option<(&'static str, Option<String>)> {
         return None;
     }
     let begins = |with: &[u8]| head.starts_with(with);
-    let text = |dump: &str| Some(format!("`{dump} FILE | credenza load STORE`"));
     Some(if begins(b"TDB file\n") {
-        ("TDB", text("tdbdump"))
+        ("TDB", Some(loaded("tdbdump")))
     } else if begins(b"NTDB file\n") {
-        ("NTDB", text("ntdbdump"))
+        ("NTDB", Some(loaded("ntdbdump")))
     } else if begins(b"ToKyO CaBiNeT\n") {
         let tools = [(0, "tchmgr"), (1, "tcbmgr")];
         ("Tokyo Cabinet", by_kind(head.get(32), &tools))
@@ -58,6 +57,11 @@ fn name_and_dump(head: &[u8]) -> Option<(&'static str, Option<String>)> {
     } else {
         return of_numbers(head);
     })
+}
+
+/// What makes a store of a file that a tool writes as a text whose format is recognised.
+fn loaded(tool: &str) -> String {
+    format!("`{tool} FILE | credenza load STORE`")
 }
 
 /// What makes a store of a file of Tokyo Cabinet or Kyoto Cabinet, of the kind that its byte says.
@@ -78,7 +82,7 @@ fn of_numbers(head: &[u8]) -> Option<(&'static str, Option<String>)> {
     };
     // Behind the page's log sequence number and its own number: hash, btree, queue and heap.
     if is_at(12, &[0x0006_1561, 0x0005_3162, 0x0004_2253, 0x0007_4582]) {
-        return Some(("Berkeley DB", Some("`db_dump FILE | credenza load STORE`".into())));
+        return Some(("Berkeley DB", Some(loaded("db_dump"))));
     }
     // Behind the number and the flags of the first page. The tool takes the lock of the folder, which programs that write
     // look at, and says nothing where what it was not asked for has the records.

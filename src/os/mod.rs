@@ -10,8 +10,8 @@
 //! are) and [`room`] (how many each takes), [`ballast`] (room for changes where each takes some), [`lock`] (which a
 //! killed holder cannot leave locked), [`opening`] (who has a store open), [`session`] (whose locks they are),
 //! [`lease`] (how long readers hold something), [`turns`] (who waits for the disk), [`process`] (who lives),
-//! [`own_lock`] and [`own_opening`] (locks that a forked process neither waits for nor keeps), [`newest`] (values that are replaced while others read
-//! them), [`atomic`] (words that are shared).
+//! [`own_lock`] and [`own_opening`] (locks that a forked process neither waits for nor keeps), [`newest`] (values that
+//! are replaced while others read them), [`atomic`] (words that are shared).
 //!
 //! For statistics: [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 

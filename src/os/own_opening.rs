@@ -11,6 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::file::is_same;
+use super::place::proc_path;
 use std::fs::{File, OpenOptions};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, RawFd};
@@ -57,17 +58,17 @@ impl OwnOpening {
     /// `None` where there can be none: no `/proc`, or a file that this user may not open any more, or too many at a time, or
     /// a process that does nothing but fork.
     pub(super) fn of(file: &File, is_writable: bool) -> Option<OwnOpening> {
-        // That of the process is of its first thread, which may have a table of its own.
-        let path = format!("/proc/thread-self/fd/{}", file.as_raw_fd());
         let mut options = OpenOptions::new();
         options.read(true).write(is_writable).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK);
         for _ in 0..TRIES {
             let done = all_done()?;
-            let own = options.open(&path).ok()?;
-            if !is_same(file, own.metadata()) {
+            let own = options.open(proc_path(file)).ok()?;
+            let meta = own.metadata().ok()?;
+            let at = (meta.dev(), meta.ino());
+            if !is_same(file, Ok(meta)) {
                 return None;
             }
-            let own = OwnOpening { slot: take_slot(&own)?, file: own };
+            let own = OwnOpening { slot: take_slot(&own, at)?, file: own };
             // A child of a fork in between may have it, too, and not know it.
             if BEGUN.load(SeqCst) == done {
                 return Some(own);
@@ -100,14 +101,13 @@ fn all_done() -> Option<u32> {
     None
 }
 
-/// Notes a file that is open; `None` if there is no room.
-fn take_slot(file: &File) -> Option<usize> {
-    let meta = file.metadata().ok()?;
+/// Notes a file that is open, with its device and inode; `None` if there is no room.
+fn take_slot(file: &File, (on, is): (u64, u64)) -> Option<usize> {
     let is_mine = |slot: &Slot| slot.number.compare_exchange(FREE, TAKEN, SeqCst, SeqCst).is_ok();
     let at = OPEN.iter().position(is_mine)?;
     let Slot { number, device, inode } = &OPEN[at];
-    device.store(meta.dev(), SeqCst);
-    inode.store(meta.ino(), SeqCst);
+    device.store(on, SeqCst);
+    inode.store(is, SeqCst);
     number.store(file.as_raw_fd(), SeqCst);
     Some(at)
 }

@@ -129,7 +129,8 @@ pub(super) fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// A path to what is open, whatever it is called: an unnamed file is given a name by it.
+/// A path to what is open, whatever it is called: an unnamed file is given a name by it. For this thread only: the process's
+/// is of its first thread's files, and another may have others.
 pub(super) fn proc_path(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
+    format!("/proc/thread-self/fd/{}", file.as_raw_fd())
 }

@@ -1,6 +1,7 @@
 //! The btree engine as a [`Subject`].
 
 use super::subject::{Operation, State, Subject, bury_in};
+use super::write_anew;
 use credenza::btree::{BTree, Snapshot, Table, Transaction};
 use credenza::{Get, Result, Scan};
 use std::path::{Path, PathBuf};
@@ -94,8 +95,7 @@ pub fn seen_within(transaction: &mut Transaction<'_>) -> Result<State> {
 pub fn read_only(path: &Path, what: &str) -> State {
     let bytes = std::fs::read(path).unwrap();
     let path = &path.with_extension("only");
-    let _ = std::fs::remove_file(path);
-    std::fs::write(path, &bytes).unwrap();
+    write_anew(path, &bytes);
     let open = |is_checked| {
         let store = BTree::options().read_only(true).check_reads(is_checked).open(path);
         store.unwrap_or_else(|e| panic!("{what}, read only: {e}"))

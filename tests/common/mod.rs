@@ -19,6 +19,14 @@ pub mod sys;
 
 use credenza::ErrorKind;
 use std::collections::BTreeMap;
+use std::path::Path;
+
+/// Writes another file of that name: processes that other tests fork may have locks of the one before for longer than this
+/// process.
+pub fn write_anew(path: &Path, bytes: &[u8]) {
+    let _ = std::fs::remove_file(path);
+    std::fs::write(path, bytes).unwrap();
+}
 
 /// Whether a lease was over, and the space needed.
 pub fn is_expired<T>(found: &credenza::Result<T>) -> bool {
@@ -154,7 +162,7 @@ pub fn is_soak() -> bool {
 }
 
 /// Writes these bytes to a new file at `path`, with holes where pages are zero.
-pub fn write_sparse(path: &std::path::Path, bytes: &[u8]) -> std::fs::File {
+pub fn write_sparse(path: &Path, bytes: &[u8]) -> std::fs::File {
     use std::os::unix::fs::FileExt;
     let file = std::fs::File::create(path).unwrap();
     for (page, at) in bytes.chunks(4096).zip((0..).step_by(4096)) {
