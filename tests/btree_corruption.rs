@@ -11,7 +11,7 @@ use common::sample::{
     word,
 };
 use common::subject::Subject;
-use common::{Rng, is_soak, rounds, seed, sys};
+use common::{Rng, is_soak, rounds, seed, sys, write_anew};
 use credenza::btree::BTree;
 use credenza::{Durability, ErrorKind};
 use std::fs;
@@ -25,7 +25,7 @@ fn verify_finds_every_flipped_byte_of_pages_in_use_and_of_the_durable_commit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut bytes = sample.bytes.clone();
-    fs::write(&path, &bytes).unwrap();
+    write_anew(&path, &bytes);
     BTree::open(&path).unwrap().verify(|_, _| ()).unwrap();
     let pages = sample.pages();
     assert!(pages.iter().any(|page| sample.bytes[page * PAGE + 9] > 0), "no inner page");
@@ -42,7 +42,7 @@ fn verify_finds_every_flipped_byte_of_pages_in_use_and_of_the_durable_commit() {
     for at in checked.step_by(step) {
         let flip = if at % 2 == 0 { 0xff } else { 1 << (at % 8) };
         bytes[at] ^= flip;
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         let found = BTree::open(&path).and_then(|store| store.verify(|_, _| ()));
         assert!(found.is_err(), "byte {at} ^ {flip:#x}: not found");
         bytes[at] ^= flip;
@@ -64,7 +64,7 @@ fn verify_finds_blocks_of_the_table_that_are_nowhere() {
         let at = TABLES + 8 * block;
         assert_eq!(word(&bytes, at), 0, "block {block} is in use");
         put(&mut bytes, at, page);
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         let store = BTree::open(&path).unwrap();
         let found = store.verify(|_, _| ()).map_err(|error| error.to_string());
         assert!(found.as_ref().is_err_and(|text| text.contains("damaged")), "{block}: {found:?}");
@@ -90,7 +90,7 @@ fn no_page_is_taken_for_a_block_of_the_table() {
         if is_new_boot {
             bytes[BOOT..BOOT + 16].fill(0x5a);
         }
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         let store = BTree::open(&path).unwrap();
         let found = store.verify(|_, _| ()).map_err(|error| error.to_string());
         assert!(is_new_boot || found.is_err_and(|e| e.contains("damaged")), "page {page}");
@@ -122,7 +122,7 @@ fn verify_finds_every_flipped_byte_of_what_was_appended() {
     }
     assert!(journal > 0 && end > journal, "nothing was appended");
     let check = |bytes: &[u8], what: &str, is_good: bool| {
-        fs::write(&copy, bytes).unwrap();
+        write_anew(&copy, bytes);
         let found = BTree::open(&copy).and_then(|store| store.verify(|_, _| ()));
         assert_eq!(found.is_ok(), is_good, "{what}");
     };
@@ -163,7 +163,7 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
         }
         Ok(())
     };
-    fs::write(&path, &bytes).unwrap();
+    write_anew(&path, &bytes);
     for has_lease in [false, true] {
         read_all(&open().unwrap(), has_lease).unwrap();
     }
@@ -174,7 +174,7 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
     let (mut count, mut replaced) = (0, 0);
     for at in places.chain(elsewhere.into_iter().flatten().step_by(step)) {
         bytes[at] ^= 1 << (at % 8);
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         for has_lease in [false, true] {
             let done = open().and_then(|store| read_all(&store, has_lease));
             let error = done.expect_err("it was not found");
@@ -219,7 +219,7 @@ fn after_a_sync_every_page_has_its_checksum() {
     for way in 0..5 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
-        fs::write(&path, &sample.bytes).unwrap();
+        write_anew(&path, &sample.bytes);
         let store = BTree::open(&path).unwrap();
         let mut transaction = store.write().unwrap();
         transaction.main().insert(&sample.keys[0], b"not kept").unwrap();
@@ -288,7 +288,7 @@ fn truncated_files_are_refused() {
             if is_rebooted && len > SESSION + 16 {
                 BTree::reboot(&mut bytes);
             }
-            fs::write(&path, &bytes).unwrap();
+            write_anew(&path, &bytes);
             match BTree::open(&path) {
                 Ok(store) => {
                     assert!(len >= end * PAGE, "{len} bytes: opens");
@@ -324,7 +324,7 @@ fn random_changes_are_found_or_mean_nothing() {
         }
         let what = format!("seed {}", round + 1);
         if try_all(&path, &sample, &bytes, &mut rng, &what) {
-            fs::write(&path, &bytes).unwrap();
+            write_anew(&path, &bytes);
             check_answers(&path, &sample, &what);
         }
     }
@@ -371,7 +371,7 @@ fn verify_finds_wrong_tags() {
     bytes[28] = 0;
     let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..56], 0);
     put(&mut bytes, 56, sum);
-    fs::write(&path, bytes).unwrap();
+    write_anew(&path, &bytes);
     let error = BTree::open(&path).unwrap().verify(|_, _| ()).unwrap_err();
     assert!(error.to_string().contains("a leaf with tags in a store that has none"), "{error}");
 }
@@ -397,14 +397,14 @@ fn what_is_no_store_is_refused() {
     assert!(refusal(&path).to_string().contains("empty"));
     let mut rng = Rng::new(1);
     for bytes in [rng.bytes(100), rng.bytes(20_000), b"\x89CRDNZA\n".to_vec(), vec![0; 3 * PAGE]] {
-        fs::write(&path, bytes).unwrap();
+        write_anew(&path, &bytes);
         assert!(refusal(&path).is_bad_file());
         assert!(BTree::create(&path).unwrap_err().is_bad_file(), "it is not written over");
     }
     // Nor is what begins with zeros, as a store that was never made whole does.
     for (zeros, others) in [(64, 8), (PAGE, 10), (PAGE, PAGE), (1000, 2000)] {
         let bytes = [vec![0; zeros], rng.bytes(others)].concat();
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         assert!(BTree::create(&path).unwrap_err().is_bad_file(), "{zeros} zeros are written over");
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
@@ -414,7 +414,7 @@ fn what_is_no_store_is_refused() {
         bytes[at] = byte;
         let sum = xxhash_rust::xxh3::xxh3_64_with_seed(&bytes[..56], 0);
         put(&mut bytes, 56, sum);
-        fs::write(&path, bytes).unwrap();
+        write_anew(&path, &bytes);
         refusal(&path)
     };
     for (engine, kind) in [(1, "a constant store"), (2, "a hash store"), (9, "engine 9")] {
@@ -429,6 +429,6 @@ fn what_is_no_store_is_refused() {
     let mut bytes = sample.bytes.clone();
     METAS.iter().for_each(|at| bytes[at + 8] ^= 1);
     BTree::reboot(&mut bytes);
-    fs::write(&path, bytes).unwrap();
+    write_anew(&path, &bytes);
     assert!(refusal(&path).is_bad_file());
 }

@@ -18,7 +18,7 @@ use common::mount::Mount;
 use common::power::write_image;
 use common::subject::{State, Subject, state_of};
 use common::sys;
-use common::{Rng, is_soak};
+use common::{Rng, is_soak, write_anew};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, is_index, recover};
 use std::fs::{self, File};
@@ -243,7 +243,7 @@ fn an_index_of_random_bytes_or_of_another_store_is_made_again() {
         assert!(wrong.is_empty());
     }
     for bytes in [rng.bytes(100), rng.bytes(20_000), b"\x89CRDNZA\n".to_vec()] {
-        fs::write(&path, bytes).unwrap();
+        write_anew(&path, &bytes);
         assert!(Hash::open(&path).unwrap_err().is_bad_file());
         assert!(Hash::create(&path).unwrap_err().is_bad_file(), "it is not written over");
     }
@@ -278,7 +278,7 @@ fn damage_in_a_store_that_was_never_synced_is_told_and_recovered_from() {
         let at = data.windows(key.len()).rposition(|w| w == key).unwrap();
         data[at + key.len() + 50] ^= 1;
         // As if somebody had it open: a copy of it may be one of any moment.
-        fs::write(&path, &data).unwrap();
+        write_anew(&path, &data);
         fs::remove_file(index_of(&path)).unwrap();
         match Hash::options().read_only(true).open(&path) {
             Err(error) => {
@@ -323,7 +323,7 @@ fn what_is_no_store_is_refused() {
     // What begins with zeros, as a store that was never made whole does, is not written over.
     for (zeros, others) in [(8192, 1), (8192, 24), (8192 + 24, 8), (8192 + 4000, 96)] {
         let bytes = [vec![0; zeros], vec![0xa5; others]].concat();
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         assert!(Hash::create(&path).unwrap_err().is_bad_file(), "{zeros} zeros are written over");
         assert_eq!(fs::read(&path).unwrap(), bytes);
     }
@@ -333,7 +333,7 @@ fn what_is_no_store_is_refused() {
         data[at] = byte;
         let sum = xxhash_rust::xxh3::xxh3_64(&data[..504]).to_le_bytes();
         data[504..512].copy_from_slice(&sum);
-        fs::write(&path, data).unwrap();
+        write_anew(&path, &data);
         refusal(&path)
     };
     assert!(matches!(sealed(8, 1).kind(), ErrorKind::WrongFormat { .. }), "another engine");
@@ -341,7 +341,7 @@ fn what_is_no_store_is_refused() {
     assert!(matches!(sealed(24, 15).kind(), ErrorKind::Unsupported(_)), "features");
     assert!(matches!(sealed(0, b'x').kind(), ErrorKind::WrongFormat { .. }), "magic");
     // A link that leads in a circle, and a file that stands where the index should be.
-    fs::write(&path, &sample.data).unwrap();
+    write_anew(&path, &sample.data);
     fs::create_dir(index_of(&path)).unwrap();
     Hash::open(&path).unwrap_err();
 }
@@ -363,7 +363,7 @@ fn what_is_no_index_is_not_written_over() {
         assert!(is_index(&index));
     };
     for bytes in [b"notes".to_vec(), vec![0; 9000]] {
-        fs::write(&index, &bytes).unwrap();
+        write_anew(&index, &bytes);
         assert!(!is_index(&index));
         opened();
         assert!(fs::read(&aside).unwrap() == bytes);
@@ -380,7 +380,7 @@ fn what_is_no_index_is_not_written_over() {
     fs::remove_file(&aside).unwrap();
     // A link, also to what is an index of this very store.
     for bytes in [b"secret".to_vec(), whole] {
-        fs::write(&victim, &bytes).unwrap();
+        write_anew(&victim, &bytes);
         fs::remove_file(&index).unwrap();
         symlink(&victim, &index).unwrap();
         opened();
@@ -390,7 +390,7 @@ fn what_is_no_index_is_not_written_over() {
     }
     // A new store of that name.
     fs::remove_file(&path).unwrap();
-    fs::write(&index, b"notes").unwrap();
+    write_anew(&index, b"notes");
     credenza::HashBuilder::create(&path).unwrap().finish().unwrap();
     assert_eq!(fs::read(&aside).unwrap(), b"notes");
     assert!(is_index(&index) && !is_index(&aside) && !is_index(&path));
@@ -425,7 +425,7 @@ fn what_is_whole_is_saved() {
     for at in (LOG_AT + 24..sample.log_end()).step_by(23) {
         let mut data = sample.data.clone();
         data[at] ^= 0x55;
-        fs::write(&path, &data).unwrap();
+        write_anew(&path, &data);
         let saved = folder.path().join(format!("saved {at}"));
         recover(&path, &saved, |_, _| {}).unwrap();
         let found = state_of(&Hash::open(&saved).unwrap(), "saved");
@@ -452,7 +452,7 @@ fn of_a_file_that_was_cut_off_it_is_told() {
     let bytes = fs::read(&path).unwrap();
     let log_end = bytes.len() - bytes.iter().rev().take_while(|byte| **byte == 0).count();
     for end in (LOG_AT..log_end).step_by(4096 - 8) {
-        fs::write(&path, &bytes[..end]).unwrap();
+        write_anew(&path, &bytes[..end]);
         let found = recover(&path, &saved, |_, _| {}).unwrap();
         assert!(found.keys < 5000);
         let missing = found.missing_bytes as usize;
@@ -483,7 +483,7 @@ fn what_was_removed_is_not_saved_where_its_record_is_damaged() {
         let at = find(&data, &format!("the second of {i}.")).unwrap();
         data[at] ^= 1;
     }
-    fs::write(&path, &data).unwrap();
+    write_anew(&path, &data);
     let found = recover(&path, &saved, |_, _| {}).unwrap();
     let state = state_of(&Hash::open(&saved).unwrap(), "saved");
     assert_eq!((found.keys, state.len()), (11, 11), "{state:?}");

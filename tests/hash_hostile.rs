@@ -14,7 +14,7 @@ mod common;
 
 use common::hash::{LOCKS_AT, LOG_AT, batch_of, index_of, index_wanted, limited};
 use common::subject::State;
-use common::{Rng, child, is_child, is_soak, rounds, sys};
+use common::{Rng, child, is_child, is_soak, rounds, sys, write_anew};
 use credenza::hash::{Hash, recover};
 use credenza::{Error, Result};
 use std::cell::RefCell;
@@ -97,8 +97,8 @@ impl Sample {
         if has_died {
             data[LOCKS_AT[0]..LOCKS_AT[0] + 4].copy_from_slice(&(1u32 << 30).to_le_bytes());
         }
-        fs::write(path, data).unwrap();
-        fs::write(index_of(path), index).unwrap();
+        write_anew(path, &data);
+        write_anew(&index_of(path), &index);
     }
 }
 

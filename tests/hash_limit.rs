@@ -7,7 +7,7 @@ mod common;
 use common::hash::{check_limit, index_of, limited, must, opened_again, room, sum};
 use common::mount::Mount;
 use common::subject::{Operation, State, Subject, state_of};
-use common::{Rng, is_child, passes_in_child, rounds, seed, sys};
+use common::{Rng, is_child, passes_in_child, rounds, seed, sys, write_anew};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, recover};
 use std::fs;
@@ -138,7 +138,7 @@ fn the_limit_is_the_stores() {
     for at in (56..64).chain([20]) {
         let mut changed = data.clone();
         changed[at] ^= 1;
-        fs::write(&path, &changed).unwrap();
+        write_anew(&path, &changed);
         let error = Hash::open(&path).unwrap_err();
         assert!(
             error.is_bad_file() && error.to_string().contains("checksum"),
@@ -153,7 +153,7 @@ fn the_limit_is_the_stores() {
         }
         let sum = xxhash_rust::xxh3::xxh3_64(&changed[..504]).to_le_bytes();
         changed[504..512].copy_from_slice(&sum);
-        fs::write(&path, &changed).unwrap();
+        write_anew(&path, &changed);
         let error = Hash::open(&path).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::Unsupported(_)), "byte {at}: {error}");
     }

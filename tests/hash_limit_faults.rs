@@ -10,7 +10,7 @@ use common::power::{Disk, write_image};
 use common::steps::states_during;
 use common::subject::{Operation, State, Subject, difference, state_of};
 use common::sys;
-use common::{Rng, child, is_child, rounds, seed};
+use common::{Rng, child, is_child, rounds, seed, write_anew};
 use credenza::hash::{Batch, Hash};
 use std::fs;
 use std::path::Path;
@@ -173,7 +173,7 @@ fn who_drops_may_die_at_every_instruction() {
             let what = format!("round {round}, {operation:.60?}, state {i} of {}", states.len());
             let copy = folder.path().join("copy");
             for (bytes, file) in state.iter().zip(Hash::files(&copy)) {
-                fs::write(file, bytes).unwrap();
+                write_anew(&file, bytes);
             }
             count += 1;
             let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));

@@ -5,7 +5,7 @@ mod common;
 use common::hash::{BOOT_AT, index_of, must};
 use common::subject::state_of;
 use common::sys::{self, Status, fork};
-use common::{is_child, passes_in_child, rounds};
+use common::{is_child, passes_in_child, rounds, write_anew};
 use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use credenza::{Result, Scan};
@@ -472,7 +472,7 @@ fn changes_do_not_count_down_when_the_machine_starts_anew() {
         let seen = store.changes();
         let mut data = std::fs::read(&path).unwrap();
         data[BOOT_AT] ^= 1;
-        std::fs::write(&copy, data).unwrap();
+        write_anew(&copy, &data);
         let again = Hash::open(&copy).unwrap();
         assert_eq!(again.len().unwrap(), 1001);
         assert!(again.changes() > seen, "{} after {seen}", again.changes());

@@ -5,13 +5,13 @@
 
 use super::format::session;
 use super::handle::BTree;
-use super::torn::{PAGE, durable_store, read, rebooted, times};
+use super::torn::{PAGE, durable_store, read, rebooted, times, write_anew};
 use std::fs;
 use std::path::Path;
 
 /// A power failure after everything came to the disk.
 fn after_power_failure(store: &BTree, image: &Path) -> BTree {
-    fs::write(image, rebooted(fs::read(store.path().unwrap()).unwrap())).unwrap();
+    write_anew(image, &rebooted(fs::read(store.path().unwrap()).unwrap()));
     BTree::open(image).unwrap()
 }
 

@@ -314,7 +314,7 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
-    use super::super::BTree;
+    use super::super::{BTree, torn::write_anew};
     use super::*;
     use std::path::Path;
     use std::sync::Arc;
@@ -432,14 +432,14 @@ mod tests {
             |store, _| store.sync().unwrap(),
             // Nobody has the copy open.
             |store, copy| {
-                std::fs::copy(store.path().unwrap(), copy).unwrap();
+                write_anew(copy, &std::fs::read(store.path().unwrap()).unwrap());
                 drop(store.read().unwrap());
                 let reader = BTree::options().read_only(true).open(copy).unwrap();
                 assert_eq!(records(&reader), records(store));
                 reader.verify(|_, _| ()).unwrap();
             },
             |store, copy| {
-                std::fs::copy(store.path().unwrap(), copy).unwrap();
+                write_anew(copy, &std::fs::read(store.path().unwrap()).unwrap());
                 drop(store.read().unwrap());
                 let other = BTree::open(copy).unwrap();
                 assert_eq!(records(&other), records(store));

@@ -371,7 +371,7 @@ impl Round {
     fn recover(&mut self, image: &[u8], states: &[&State], what: &str) -> bool {
         self.images += 1;
         let path = self.folder.path().join("image");
-        fs::write(&path, rebooted(image.to_vec())).unwrap();
+        write_anew(&path, &rebooted(image.to_vec()));
         let store = BTree::open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
         let found = read(&store).unwrap_or_else(|e| panic!("{what}: {e}"));
         assert!(states.contains(&&found), "{what}: none of these");
@@ -392,12 +392,18 @@ impl Round {
 
 /// Opens a store of which this was left; what the disk may have of it then.
 fn go_on(path: &Path, image: &[u8]) -> (BTree, Disk) {
-    fs::write(path, rebooted(image.to_vec())).unwrap();
+    write_anew(path, &rebooted(image.to_vec()));
     let before = fs::read(path).unwrap();
     let store = open(path);
     let mut disk = Disk::of(&store);
     disk.moments.insert(0, before);
     (store, disk)
+}
+
+/// Writes another file of that name: what other tests fork may have the one before open for longer.
+pub(super) fn write_anew(path: &Path, bytes: &[u8]) {
+    let _ = fs::remove_file(path);
+    fs::write(path, bytes).unwrap();
 }
 
 pub(super) fn rebooted(mut image: Vec<u8>) -> Vec<u8> {
@@ -498,7 +504,7 @@ fn check_with_old_blocks(store: &BTree, old: &[u8], image: &Path) {
     let sector = session::TABLES as usize / 512 * 512..session::TABLES as usize / 512 * 512 + 512;
     bytes[sector.clone()].copy_from_slice(&old[sector]);
     bytes[session::BOOT_LOW as usize..][..16].fill(0x5a);
-    fs::write(image, bytes).unwrap();
+    write_anew(image, &bytes);
     let store = durable_store(image);
     store.verify(|_, _| ()).unwrap();
     assert!(all(&store) == expected);

@@ -4,7 +4,7 @@
 //! A [`Disk`] is told what the files of a store are after each operation ([`Disk::look`]), and
 //! when they are durable ([`Disk::synced`]); [`Disk::image`] makes up what is left.
 
-use super::Rng;
+use super::{Rng, write_anew};
 use std::fs;
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
@@ -145,7 +145,7 @@ fn mixed(all: &[Version], rng: &mut Rng) -> Option<Vec<u8>> {
 pub fn write_image(image: &Image, files: &[PathBuf]) {
     for (bytes, file) in image.iter().zip(files) {
         match bytes {
-            Some(bytes) => fs::write(file, bytes).unwrap(),
+            Some(bytes) => write_anew(file, bytes),
             None => drop(fs::remove_file(file)),
         }
     }

@@ -1,7 +1,7 @@
 //! A small btree store whose file is damaged, and everything that can be done with it then.
 
 use super::subject::State;
-use super::{Rng, ordered, sys};
+use super::{Rng, ordered, sys, write_anew};
 use credenza::btree::{BTree, Cursor, Table};
 use credenza::{Get, Result, Scan};
 use std::fs;
@@ -233,11 +233,11 @@ fn change_something(
 /// Writes a file and does everything with it; whether verify passed. It has so much time, and memory.
 pub fn try_all(path: &Path, sample: &Sample, bytes: &[u8], rng: &mut Rng, what: &str) -> bool {
     sys::give_up_after(100);
-    fs::write(path, bytes).unwrap();
+    write_anew(path, bytes);
     let has_lease = rng.below(4) == 0;
     let done = catch_unwind(AssertUnwindSafe(|| {
         let is_sound = read_all(path, sample, has_lease).is_ok();
-        fs::write(path, bytes).unwrap();
+        write_anew(path, bytes);
         let _ = change_all(path, sample, rng);
         is_sound
     }));
