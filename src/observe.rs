@@ -8,10 +8,11 @@ use crate::Result;
 pub(crate) use crate::record::Building;
 use crate::record::{Action, Ended, Tracer};
 use crate::stats::{Begun, Counters, Done, Moved, Operation, Operations, Outcome, Own, Statistics};
+use once_cell::race::OnceBox;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 /// Tables of a store that are told apart in a trace; what is done with further ones is recorded as with
 /// the last of these.
@@ -24,8 +25,9 @@ pub(crate) struct Recorder {
     tracer: Option<Tracer>,
     engine: &'static str,
     path: PathBuf,
-    /// That of a table with a name, each with the next behind it, as they were first used.
-    next: OnceLock<Box<OfTable>>,
+    /// That of a table with a name, each with the next behind it, as they were first used. Without a lock: a
+    /// process that is forked while another thread notes a table in the trace would wait for it for ever.
+    next: OnceBox<OfTable>,
 }
 
 /// What records the operations on a table.
@@ -101,12 +103,13 @@ impl Recorder {
     ) -> Result<Option<Recorder>> {
         let counters = Counters::new(statistics, path)?.map(Arc::new);
         let tracer = Tracer::new(engine, path)?;
-        let (path, next) = (path.to_owned(), OnceLock::new());
+        let (path, next) = (path.to_owned(), OnceBox::new());
         let is_wanted = counters.is_some() || tracer.is_some();
         Ok(is_wanted.then_some(Recorder { counters, tracer, engine, path, next }))
     }
 
-    /// The same for a table of the store.
+    /// The same for a table of the store. Of two threads who are the first to ask for it both note it in the trace, and
+    /// one number is never used.
     pub(crate) fn of_table(&self, name: &str) -> &Recorder {
         let Some(tracer) = &self.tracer else { return self };
         let mut last = self;
@@ -117,7 +120,7 @@ impl Recorder {
                     tracer: Some(tracer.of_table(self.engine, &self.path, name)),
                     engine: self.engine,
                     path: self.path.clone(),
-                    next: OnceLock::new(),
+                    next: OnceBox::new(),
                 };
                 Box::new(OfTable { name: name.into(), recorder })
             };

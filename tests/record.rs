@@ -4,7 +4,7 @@
 mod common;
 
 use common::mount::Mount;
-use common::recording::{entries, folder, recorded, run, shorts};
+use common::recording::{entries, folder, lock_the_trace, recorded, run, shorts};
 use common::sys::{self, Status, fork};
 use common::{child, is_child, rounds, seed};
 use credenza::btree::{BTree, Duplicates, TableOptions};
@@ -375,13 +375,6 @@ fn writes_a_lot() {
     let later = Hash::in_memory().unwrap();
     later.insert(b"key", b"value").unwrap();
     assert!(later.get(b"key").unwrap().is_some());
-}
-
-/// Takes the lock of this process's trace, as another program could.
-fn lock_the_trace() -> std::fs::File {
-    let trace = std::fs::File::open(std::env::var_os("CREDENZA_RECORD").unwrap()).unwrap();
-    trace.lock().unwrap();
-    trace
 }
 
 /// A lock that another keeps is not waited for while there is room, and nothing is lost when it is free.

@@ -6,9 +6,12 @@
 //! first operation there; what the buffers hold that came with the fork is its parent's.
 //!
 //! Nobody waits for the file's lock while a store is used: what others do not let in stays in the buffer
-//! until they do. Only when that is full, and where a store is opened or closed, or a thread or the process
-//! ends, is the lock waited for, and not for long: then the recording is over in this process, and its end
-//! is told in the trace when a store is closed, or the process ends, if the lock can be had then.
+//! until they do. Only when that is full, where a store is opened or closed or a table of it used for the first
+//! time, and where a thread or the process ends, is the lock waited for, and not for long: then the recording is
+//! over in this process, and its end is told in the trace when a store is closed, or the process ends, if the lock
+//! can be had then.
+//!
+//! Order of locks: the file's, then a buffer's, which is held for no longer than memory takes.
 
 use super::entry::{KeyRef, Written};
 use super::format::{
@@ -20,6 +23,7 @@ use crate::error::is_no_room;
 use crate::os::file::{is_same, lock_within};
 use crate::os::process;
 use crate::{Error, Result};
+use once_cell::race::OnceBox;
 use siphasher::sip128::SipHasher24;
 use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
@@ -27,7 +31,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::UNIX_EPOCH;
 
 /// A buffer goes to the file when it has so many bytes, or is so old.
@@ -59,7 +63,7 @@ pub(super) struct Session {
     threads: AtomicU32,
     buffers: Mutex<Vec<Weak<Mutex<Buffer>>>>,
     /// That of this process, where it was forked by the one that this is of.
-    after_fork: OnceLock<Arc<Session>>,
+    after_fork: OnceBox<Arc<Session>>,
 }
 
 /// Entries of one thread that are not in the file yet.
@@ -89,7 +93,7 @@ impl Drop for Mine {
         // The thread ends. Of a parent's session nothing is touched: its locks are as the fork found
         // them.
         if self.session.pid == process::own_pid() {
-            self.session.write(&mut lock(&self.buffer), Wait::Shortly);
+            self.session.write(&self.buffer, Wait::Shortly);
         }
     }
 }
@@ -140,7 +144,7 @@ impl Session {
             gave_up: AtomicU64::new(0),
             threads: AtomicU32::new(0),
             buffers: Mutex::new(Vec::new()),
-            after_fork: OnceLock::new(),
+            after_fork: OnceBox::new(),
         }
     }
 
@@ -161,7 +165,7 @@ impl Session {
         let new = || {
             let session = Session::of(self.path.clone(), self.fixed, self.secret);
             session.is_over.store(self.is_over.load(Ordering::Relaxed), Ordering::Relaxed);
-            Arc::new(session)
+            Box::new(Arc::new(session))
         };
         // One that was forked from a process that was forked finds its own further down.
         self.after_fork.get_or_init(new).here()
@@ -187,7 +191,7 @@ impl Session {
     pub(super) fn flush(self: &Arc<Session>) {
         let session = self.here();
         let buffers: Vec<_> = lock(&session.buffers).iter().filter_map(Weak::upgrade).collect();
-        buffers.iter().for_each(|buffer| session.write(&mut lock(buffer), Wait::Shortly));
+        buffers.iter().for_each(|buffer| session.write(buffer, Wait::Shortly));
         session.tell();
     }
 
@@ -217,7 +221,7 @@ impl Session {
                 time: since,
                 sum: 0,
             };
-            (head.block(&body), state.stores)
+            Some((head.block(&body), state.stores))
         });
         given.unwrap_or(0)
     }
@@ -266,11 +270,15 @@ impl Session {
         };
         let mut buffer = lock(&mine.buffer);
         buffer.add(&entry);
-        if buffer.body.len() >= FULL_BYTES {
-            self.write(&mut buffer, Wait::Shortly);
+        let wait = if buffer.body.len() >= FULL_BYTES {
+            Wait::Shortly
         } else if time >= buffer.due || buffer.body.len() >= buffer.due_bytes {
-            self.write(&mut buffer, Wait::No);
-        }
+            Wait::No
+        } else {
+            return;
+        };
+        drop(buffer);
+        self.write(&mine.buffer, wait);
     }
 
     fn key<'k>(&self, key: Option<&'k [u8]>) -> KeyRef<'k> {
@@ -295,36 +303,47 @@ impl Session {
         Mine { session: Arc::clone(self), buffer }
     }
 
-    /// Writes what a buffer has, and empties it; or keeps it, where others have the lock and are not to be
-    /// waited for.
-    fn write(&self, buffer: &mut Buffer, wait: Wait) {
-        if buffer.count > 0 {
-            let written = self.append(wait, |state| {
-                state.entries += u64::from(buffer.count);
-                let head = BlockHead {
-                    content: Content::Entries,
-                    len: 0,
-                    count: buffer.count,
-                    process: self.pid,
-                    thread: buffer.thread,
-                    time: buffer.first,
-                    sum: 0,
-                };
-                (head.block(&buffer.body), 0)
-            });
-            if written.is_none() {
+    /// Writes what a buffer has, and empties it; or keeps it, where others have the file's lock and are not to be
+    /// waited for. That lock is taken before the buffer's: whose buffer it is waits for nobody's file.
+    fn write(&self, buffer: &Mutex<Buffer>, wait: Wait) {
+        if lock(buffer).count == 0 {
+            return;
+        }
+        let written = self.append(wait, |state| {
+            let mut buffer = lock(buffer);
+            state.entries += u64::from(buffer.count);
+            let head = BlockHead {
+                content: Content::Entries,
+                len: 0,
+                count: buffer.count,
+                process: self.pid,
+                thread: buffer.thread,
+                time: buffer.first,
+                sum: 0,
+            };
+            let block = (buffer.count > 0).then(|| head.block(&buffer.body));
+            buffer.empty();
+            Some((block?, 0))
+        });
+        let mut buffer = lock(buffer);
+        match written {
+            None => {
                 buffer.due_bytes = buffer.body.len() + AGAIN_BYTES;
                 buffer.due = buffer.last.saturating_add(BUFFER_NS);
-                return;
             }
+            // Nothing is written any more.
+            Some(_) if self.is_over.load(Ordering::Relaxed) => buffer.empty(),
+            Some(_) => {}
         }
-        buffer.count = 0;
-        buffer.body.clear();
     }
 
-    /// Appends the block that `make` makes of the state; gives what it says besides. Where that fails,
+    /// Appends the block that `make` makes of the state, if any; gives what it says besides. Where that fails,
     /// the recording is over, and 0 is given; `None` where others have the lock and are not waited for.
-    fn append(&self, wait: Wait, make: impl FnOnce(&mut State) -> (Vec<u8>, u32)) -> Option<u32> {
+    fn append(
+        &self,
+        wait: Wait,
+        make: impl FnOnce(&mut State) -> Option<(Vec<u8>, u32)>,
+    ) -> Option<u32> {
         if self.is_over.load(Ordering::Relaxed) {
             return Some(0);
         }
@@ -367,14 +386,14 @@ impl Session {
         &self,
         file: &File,
         before: State,
-        make: impl FnOnce(&mut State) -> (Vec<u8>, u32),
+        make: impl FnOnce(&mut State) -> Option<(Vec<u8>, u32)>,
     ) -> Result<Option<u32>> {
         // That one could not have the lock is no reason for others to stop.
         if before.stopped.is_some_and(|(why, _)| why != Stopped::Locked) {
             return Ok(None);
         }
         let mut state = before;
-        let (block, given) = make(&mut state);
+        let Some((block, given)) = make(&mut state) else { return Ok(Some(0)) };
         let since = now().saturating_sub(self.fixed.begun_ns);
         let end = before.end.saturating_add(block.len() as u64);
         let why = if end > self.fixed.limit {
@@ -410,6 +429,11 @@ impl Session {
 }
 
 impl Buffer {
+    fn empty(&mut self) {
+        self.count = 0;
+        self.body.clear();
+    }
+
     fn add(&mut self, entry: &Written<'_>) {
         if self.count == 0 {
             (self.first, self.last) = (entry.time, entry.time);

@@ -22,6 +22,13 @@ pub fn folder() -> PathBuf {
     std::env::var_os("CREDENZA_TEST_FOLDER").unwrap().into()
 }
 
+/// Takes the lock of this process's trace, as another program could.
+pub fn lock_the_trace() -> std::fs::File {
+    let trace = std::fs::File::open(std::env::var_os("CREDENZA_RECORD").unwrap()).unwrap();
+    trace.lock().unwrap();
+    trace
+}
+
 pub fn entries(trace: &Path) -> Vec<Entry> {
     Trace::open(trace).unwrap().entries().collect::<credenza::Result<_>>().unwrap()
 }
