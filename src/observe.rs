@@ -303,13 +303,14 @@ impl Recorder {
     }
 
     /// The reading of one record after the other begins, with `key` if that is known; it is counted now,
-    /// and recorded when what this gives is dropped.
+    /// and recorded when what this gives is dropped, as done if nothing says otherwise until then.
     pub(crate) fn walk(&self, key: Option<&[u8]>) -> Walk<'_> {
         if let Some(counters) = &self.counters {
             counters.record(Operation::Scan);
         }
         let key = key.filter(|_| self.tracer.is_some()).map(<[u8]>::to_vec);
-        Walk { recorder: self, key, begun: self.now(), moved: Moved::default() }
+        let (begun, moved, outcome) = (self.now(), Moved::default(), Outcome::Done);
+        Walk { recorder: self, key, begun, moved, outcome }
     }
 
     /// What records the steps of a new cursor; none if that is not asked for.
@@ -370,9 +371,21 @@ pub(crate) struct Walk<'r> {
     key: Option<Vec<u8>>,
     begun: u64,
     moved: Moved,
+    outcome: Outcome,
 }
 
 impl Walk<'_> {
+    /// It has come to an error.
+    #[cold]
+    pub(crate) fn failed(&mut self) {
+        if self.outcome != Outcome::Failed
+            && let Some(counters) = &self.recorder.counters
+        {
+            counters.record_failed(Operation::Scan);
+        }
+        self.outcome = Outcome::Failed;
+    }
+
     /// It has come to these.
     pub(crate) fn moved(&mut self, moved: Moved) {
         if let Some(counters) = &self.recorder.counters {
@@ -381,19 +394,20 @@ impl Walk<'_> {
         self.moved.add(moved);
     }
 
-    /// It has come to this one.
+    /// It has come to this one, or to an error.
     #[cold]
     #[inline(never)]
-    pub(crate) fn record(&mut self, key: &[u8], value: &[u8]) {
+    pub(crate) fn came_to(&mut self, record: &Result<(impl AsRef<[u8]>, impl AsRef<[u8]>)>) {
+        let Ok((key, value)) = record else { return self.failed() };
         let mut moved = Moved::default();
-        moved.record(key, value);
+        moved.record(key.as_ref(), value.as_ref());
         self.moved(moved);
     }
 }
 
 impl Drop for Walk<'_> {
     fn drop(&mut self) {
-        let done = Done { outcome: Outcome::Done, moved: self.moved };
+        let done = Done { outcome: self.outcome, moved: self.moved };
         let scan = Action::Operation(Operation::Scan);
         self.recorder.trace(self.begun, scan, self.key.as_deref(), done);
     }

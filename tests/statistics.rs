@@ -3,8 +3,12 @@
 
 mod common;
 
-use common::statistics::{KEYS, check_latencies, counted, hash, numbers, open, open_hash, stores};
-use credenza::btree::BTree;
+use common::statistics::{
+    KEYS, check_latencies, counted, hash, numbers, open, open_btree, open_hash, stores,
+};
+use common::sys::{Status, fork, give_up_after};
+use common::write_anew;
+use credenza::btree::{self, BTree};
 use credenza::constant::Builder;
 use credenza::hash::{Batch, Hash};
 use credenza::stats::{Clock, Latency, Operation, Outcome, Statistics};
@@ -248,6 +252,49 @@ fn lookups_in_a_damaged_file_are_counted_as_failed() {
     assert_eq!(numbers(&operations, Operation::GetAll), [1, 0, 0, 1, 1, 0]);
     assert_eq!(numbers(&operations, Operation::GetMany), [1, 0, 0, 1, 0, 0]);
     assert_eq!(numbers(&operations, Operation::Scan), [1, 0, 0, 1, 0, 0]);
+    let Store::Constant(store) = &store else { panic!("{store:?}") };
+    // An iterator, too, which goes on to its end; one that nobody asks anything has not failed.
+    assert_eq!(store.iter().filter(Result::is_err).count(), 1);
+    drop(store.iter());
+    assert_eq!(numbers(&store.operations().unwrap(), Operation::Scan), [3, 0, 0, 2, 0, 0]);
+}
+
+#[test]
+fn an_iterator_that_comes_to_damage_is_counted_as_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = common::statistics::btree(dir.path());
+    let mut file = std::fs::read(&path).unwrap();
+    let pages = file.len().div_ceil(4096);
+    for page in 3..pages {
+        file[page * 4096 + 8] ^= 0xff;
+    }
+    write_anew(&path, &file);
+    let options = btree::OpenOptions::new().check_reads(true).statistics(Statistics::new());
+    let store = options.open(&path).unwrap();
+    assert!(store.read().unwrap().main().iter().any(|record| record.is_err()));
+    let [calls, _, _, failed, ..] = numbers(&store.operations().unwrap(), Operation::Scan);
+    assert_eq!((calls, failed), (1, 1));
+}
+
+/// What a process has from the one that forked it is not undone when it drops that.
+#[test]
+fn a_child_that_drops_a_transaction_of_its_parent_counts_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let hash = open_hash(&hash(dir.path()), Statistics::new());
+    let btree = open_btree(&common::statistics::btree(dir.path()), Statistics::new());
+    let aborted = || {
+        let both = [hash.operations().unwrap(), btree.operations().unwrap()];
+        both.map(|operations| operations.of(Operation::Abort).calls)
+    };
+    let transactions = (hash.transaction().unwrap(), btree.write().unwrap());
+    let mut child = fork(|| {
+        give_up_after(60);
+        drop(transactions);
+        assert_eq!(aborted(), [0, 0]);
+    });
+    assert_eq!(child.wait(), Status::Exited(0));
+    // The parent has dropped them by now, too.
+    assert_eq!(aborted(), [1, 1]);
 }
 
 #[test]

@@ -367,15 +367,16 @@ impl Names for MultiRange<'_> {
 
 impl<'t> MultiRange<'t> {
     fn pair(&mut self, found: Result<(Vec<u8>, &'t [u8])>) -> Result<MultiPair<'t>> {
-        let (pair, value) = found?;
-        let mut key = Vec::new();
-        let rest = self.pairs.split(&pair, &mut key);
-        let rest = rest.ok_or_else(|| self.table.named(no_pair()))?;
-        let value = value_of(self.pairs, rest, value);
+        let pair = found.and_then(|(pair, value)| {
+            let mut key = Vec::new();
+            let rest = self.pairs.split(&pair, &mut key);
+            let rest = rest.ok_or_else(|| self.table.named(no_pair()))?;
+            Ok((key, value_of(self.pairs, rest, value)))
+        });
         if let Some(scan) = &mut self.scan {
-            scan.record(&key, &value);
+            scan.came_to(&pair);
         }
-        Ok((key, value))
+        pair
     }
 }
 

@@ -88,8 +88,8 @@ impl<'t> Range<'t> {
     fn give(&mut self, step: Result<Option<Pair<'t>>>) -> Option<Result<Pair<'t>>> {
         let given = step.transpose();
         self.is_done = !matches!(given, Some(Ok(_)));
-        if let (Some(scan), Some(Ok((key, value)))) = (&mut self.scan, &given) {
-            scan.record(key, value);
+        if let (Some(scan), Some(given)) = (&mut self.scan, &given) {
+            scan.came_to(given);
         }
         given
     }

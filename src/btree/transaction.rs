@@ -371,7 +371,9 @@ impl<'s> Transaction<'s> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         self.core().count_transactions(-1);
-        self.abort = self.recorder.map(Abort::begin);
+        // In a fork it is its parent's, which undoes it, or does not.
+        let is_own = self.writer.check_process().is_ok();
+        self.abort = self.recorder.filter(|_| is_own).map(Abort::begin);
     }
 }
 

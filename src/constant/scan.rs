@@ -379,6 +379,9 @@ impl<'a> Iter<'a> {
             let mut moved = Moved::default();
             self.queue.iter().for_each(|(key, value)| moved.record(key, value));
             walk.moved(moved);
+            if filled.is_err() {
+                walk.failed();
+            }
         }
         filled
     }

@@ -145,23 +145,21 @@ impl std::fmt::Debug for Transaction<'_> {
 impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // In a fork the lock stays its parent's: there the store must not be closed as if it were free.
-        let is_own = self.pid == own_pid();
-        if is_own {
-            self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        let writer = self.writer.take();
+        if self.pid != own_pid() {
+            // What everybody sees is its parent's to say, and that it is undone, if it is.
+            std::mem::forget(writer);
+            return;
         }
-        if let Some(writer) = self.writer.take() {
-            let forget = || {
-                if is_own {
-                    drop(writer);
-                } else {
-                    // What everybody sees is its parent's to say.
-                    std::mem::forget(writer);
-                }
+        self.store.core().transactions.fetch_sub(1, Ordering::Relaxed);
+        if let Some(writer) = writer {
+            let undo = || {
+                drop(writer);
                 Ok(())
             };
-            let forgotten = |(): &()| Done::one(Outcome::Done, 0);
+            let undone = |(): &()| Done::one(Outcome::Done, 0);
             // Nothing that can fail.
-            let _ = self.store.counted(Operation::Abort, None, forget, forgotten);
+            let _ = self.store.counted(Operation::Abort, None, undo, undone);
         }
     }
 }

@@ -117,12 +117,20 @@ impl Hash {
         Ok(recorder.observe_here(Operation::Get, Some(key), look, done)?.map(|(done, _)| done))
     }
 
+    fn get_copied(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let found = self.core().get_with(key, copied).and_then(Option::transpose);
+        found.map_err(|e| self.named(e))
+    }
+
+    /// A copy of the value of `key`, counted if that is asked for.
+    pub(super) fn get_copied_counted(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
+        let done = |value: &Option<Bytes<'_>>| Done::found(value.as_ref().map(|v| v.len()));
+        self.counted(Operation::Get, Some(key), || self.get_copied(key), done)
+    }
+
     /// The value of `key` if there is one, counted as the reading of all if that is asked for.
     pub(super) fn get_all_counted(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        let look = || {
-            let found = self.core().get_with(key, copied).and_then(Option::transpose);
-            Ok(found.map_err(|e| self.named(e))?.into_iter().collect())
-        };
+        let look = || Ok(self.get_copied(key)?.into_iter().collect());
         let done = |all: &Vec<Bytes<'_>>| Done::found(all.first().map(|value| value.len()));
         self.counted(Operation::GetAll, Some(key), look, done)
     }

@@ -17,7 +17,6 @@ use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
 use crate::observe::Recorder;
-use crate::os::file::copied;
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
@@ -480,7 +479,7 @@ impl Hash {
 
 impl Get for Hash {
     fn get(&self, key: &[u8]) -> Result<Option<Bytes<'_>>> {
-        self.get_with(key, copied)?.transpose().map_err(|e| self.named(e))
+        self.get_copied_counted(key)
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {

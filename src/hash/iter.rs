@@ -61,6 +61,9 @@ impl Iterator for Iter<'_> {
                 let mut moved = Moved::default();
                 self.page.iter().for_each(|(key, value)| moved.record(key, value));
                 walk.moved(moved);
+                if read.is_err() {
+                    walk.failed();
+                }
             }
             match read {
                 Ok(next) => self.from = next,
