@@ -7,7 +7,7 @@
 
 use super::file::open_regular;
 use super::lock::{Want, is_locked, is_own_in, lock_range};
-use super::own_opening::OwnOpening;
+use super::own_opening::{OwnOpening, is_forking};
 use crate::{Error, ErrorKind, Result};
 use std::fs::File;
 use std::io::ErrorKind::NotFound;
@@ -45,7 +45,7 @@ pub(crate) fn opening<T>(
     writers: u64,
     open: impl FnOnce(&Opening<'_>) -> Result<T>,
 ) -> Result<T> {
-    let opening = Opening { file, own: OwnOpening::of(file, want == Want::Exclusive) };
+    let opening = Opening { file, own: OwnOpening::of(file, want == Want::Exclusive, true) };
     let by = opening.by();
     if !lock_range(by, OPENING, want, false)? {
         if is_own_in(file, writers) {
@@ -128,12 +128,16 @@ pub(crate) fn holds_soon(mut holds: impl FnMut() -> Result<bool>) -> Result<bool
 /// Does `cut` while nobody can begin to read the store who may not write to it, if nobody does; `None` if somebody does.
 ///
 /// The lock is that of an opening of its own: by the store's it would be that of all processes forked with that, and stay if
-/// this one were killed meanwhile. Where there can be none it is the store's.
+/// this one were killed meanwhile. Where there can be none it is the store's; while this process forks nothing is done, as who
+/// is here has the writers' lock, and waits for nobody.
 pub(crate) fn without_readers<T>(
     file: &File,
     cut: impl FnOnce() -> Result<T>,
 ) -> Result<Option<T>> {
-    let own = OwnOpening::of(file, true);
+    let own = OwnOpening::of(file, true, false);
+    if own.is_none() && is_forking() {
+        return Ok(None);
+    }
     let file = own.as_ref().map_or(file, OwnOpening::file);
     if !lock_range(file, READING, Want::Exclusive, false)? {
         return Ok(None);

@@ -3,8 +3,9 @@
 //! A lock of the kernel belongs to an opening, and a child that is forked has all openings of its parent, which it does not
 //! know of. Were the parent killed while it has a lock, the child would have it until it ends or runs another program. So
 //! what is locked for a moment is locked by an opening of its own, and a child closes those in a handler of `fork`: who
-//! opened them are threads that are not in it. (A thread that is interrupted in the middle of that by a signal, and forks
-//! in its handler, is not provided for.)
+//! opened them are threads that are not in it. One that is opened within these few instructions stays open in the child,
+//! without a lock. (A thread that is interrupted in the middle of that by a signal, and forks in its handler, is not
+//! provided for, nor is a child that is made without the C library's handlers while another thread forks.)
 //!
 //! Threads: any. What is called in handlers of `fork` stores numbers, and closes files.
 
@@ -56,12 +57,12 @@ pub(super) struct OwnOpening {
 
 impl OwnOpening {
     /// `None` where there can be none: no `/proc`, or a file that this user may not open any more, or too many at a time, or
-    /// a process that does nothing but fork.
-    pub(super) fn of(file: &File, is_writable: bool) -> Option<OwnOpening> {
+    /// a process that does nothing but fork, or that forks now and `is_patient` is not said.
+    pub(super) fn of(file: &File, is_writable: bool, is_patient: bool) -> Option<OwnOpening> {
         let mut options = OpenOptions::new();
         options.read(true).write(is_writable).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK);
         for _ in 0..TRIES {
-            let done = all_done()?;
+            let done = all_done(if is_patient { PAUSES } else { 0 })?;
             let own = options.open(proc_path(file)).ok()?;
             let meta = own.metadata().ok()?;
             let at = (meta.dev(), meta.ino());
@@ -89,16 +90,24 @@ impl Drop for OwnOpening {
     }
 }
 
-/// How many forks are done, when none is under way; `None` if that takes too long.
-fn all_done() -> Option<u32> {
-    for _ in 0..PAUSES {
+/// How many forks are done, when none is under way; `None` if that takes longer than so many pauses.
+fn all_done(pauses: usize) -> Option<u32> {
+    for pause in 0.. {
         let done = DONE.load(SeqCst);
         if BEGUN.load(SeqCst) == done {
             return Some(done);
         }
+        if pause == pauses {
+            break;
+        }
         std::thread::sleep(PAUSE);
     }
     None
+}
+
+/// Whether a fork of this process is under way.
+pub(super) fn is_forking() -> bool {
+    all_done(0).is_none()
 }
 
 /// Notes a file that is open, with its device and inode; `None` if there is no room.

@@ -86,10 +86,9 @@ pub(crate) fn prepare() {
     if !IS_KNOWN.load(Ordering::Acquire) {
         PID.store(std::process::id(), Ordering::Relaxed);
         // SAFETY: the handlers ask for two numbers, store some, and close files.
-        unsafe {
-            libc::pthread_atfork(Some(begin_fork), Some(end_fork), Some(learn));
-        }
-        IS_KNOWN.store(true, Ordering::Release);
+        let rc = unsafe { libc::pthread_atfork(Some(begin_fork), Some(end_fork), Some(learn)) };
+        // Without memory it fails, and is asked for again by who opens the next store.
+        IS_KNOWN.store(rc == 0, Ordering::Release);
     }
     // Who could not be told it before, for want of descriptors perhaps, asks again.
     if START.load(Ordering::Relaxed) == 0 {
