@@ -244,6 +244,7 @@ impl Constant {
 
     /// What was done with this handle and its clones so far, and how long it took; where
     /// statistics are shared, by all processes together. `None` if it was opened without.
+    /// Of a scan that its callback ended only that is known: it has failed, with no records.
     pub fn operations(&self) -> Option<Operations> {
         self.recorder.as_ref()?.operations()
     }

@@ -46,8 +46,8 @@ impl RefUnwindSafe for Callback {}
 
 /// What is counted and timed of a store, and who may see it.
 ///
-/// A store that is opened without it counts nothing. With it an operation takes a hundred to a
-/// hundred and fifty instructions more, on cache lines of its thread's own; and for each store
+/// A store that is opened without it counts nothing. With it a lookup takes some hundred instructions
+/// more, on cache lines of its thread's own (see `docs/benchmarks.md`); and for each store
 /// opened 3.4 MB of addresses, of which each thread that counts uses up to 52 KB, or a file of them.
 ///
 /// ```

@@ -226,6 +226,11 @@ impl Counters {
         self.finish(Begun { operation, start: None }, done);
     }
 
+    /// An operation that was counted before has failed.
+    pub(crate) fn record_failed(&self, operation: Operation) {
+        self.line(self.slot(), operation).add(FAILED, 1);
+    }
+
     /// Counts what an operation has moved that was counted before.
     pub(crate) fn record_moved(&self, operation: Operation, moved: Moved) {
         let line = self.line(self.slot(), operation);
