@@ -66,7 +66,7 @@ impl Snapshot<'_> {
 }
 
 /// A copy that nobody sees yet.
-struct NewCopy<'p> {
+pub(super) struct NewCopy<'p> {
     path: &'p Path,
     staged: Staged,
     core: Core,
@@ -75,24 +75,44 @@ struct NewCopy<'p> {
 }
 
 impl<'p> NewCopy<'p> {
+    /// An empty one, to which so many bytes are to be copied.
+    pub(super) fn begin(path: &'p Path, half: u64) -> Result<NewCopy<'p>> {
+        let staged = Staged::create(path)?;
+        let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
+        let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
+        Ok(NewCopy { path, staged, core, half })
+    }
+
     fn of(
         snapshot: &Snapshot<'_>,
         path: &'p Path,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<NewCopy<'p>> {
-        let staged = Staged::create(path)?;
-        let file = staged.file().try_clone().map_err(|e| Error::io("open again", e).at(path))?;
-        let core = Core::of(file, true, Some(path)).map_err(|e| e.at(path))?;
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
+        let copy = NewCopy::begin(path, half)?;
         // Lest what damage made of it gets a checksum that fits.
         let source = snapshot.source().checked().of(snapshot.source())?;
         // What comes of reading has the store's name by then.
-        copy_all(snapshot, &source, &core, &mut |done| progress(done.min(half), 2 * half))
+        copy_all(snapshot, &source, &copy.core, &mut |done| progress(done.min(half), 2 * half))
             .map_err(|e| e.at(path))?;
-        Ok(NewCopy { path, staged, core, half })
+        Ok(copy)
+    }
+
+    pub(super) fn core(&self) -> &Core {
+        &self.core
     }
 
     fn publish(self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.checked(progress)?.publish()
+    }
+
+    /// The same, if nothing came to be at its path meanwhile.
+    pub(super) fn publish_new(self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.checked(progress)?.publish_new()
+    }
+
+    /// Makes it durable, and checks it.
+    fn checked(self, progress: &mut dyn FnMut(u64, u64)) -> Result<Staged> {
         let NewCopy { path, staged, core, half } = self;
         core.sync().and_then(|()| core.trim(Trim::All, How::Sums)).map_err(|e| e.at(path))?;
         let copy = BTree::of(core, Durability::Buffered, None)?;
@@ -102,7 +122,7 @@ impl<'p> NewCopy<'p> {
             progress(half + part as u64, 2 * half);
         })?;
         drop(copy);
-        staged.publish()
+        Ok(staged)
     }
 }
 

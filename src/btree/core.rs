@@ -12,8 +12,8 @@ use super::format::{
     TABLES, page_sum, session, table_of,
 };
 use super::in_place::CHANGING;
-use super::journal::Since;
 use super::meta::{META_WORDS, Meta};
+use super::only::Only;
 use super::page::Bytes;
 use super::sync::How;
 use super::tracked::Tracked;
@@ -22,8 +22,8 @@ use super::writer::{Lent, Scratch, Writer};
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::os::file::{open_changing, read_exact_at};
 use crate::os::holes::fill_holes;
-use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own, lock_range};
-use crate::os::opening::{OPEN, Opening, READING, await_free, if_alone, opening};
+use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own};
+use crate::os::opening::{Opening, READING, await_free, if_alone, opening};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{has_moved, moves, prepare};
 use crate::os::session::{Session, Standing};
@@ -60,7 +60,7 @@ pub(crate) struct Core {
     transactions: AtomicU64,
     /// What is read, where nothing may be written: it stays the newest commit, for those who would
     /// write cannot open the store meanwhile.
-    only: Option<Only>,
+    pub(super) only: Option<Only>,
     /// Whether this process takes part in what is shared of it: then it says so by a lock of the kernel.
     has_joined: AtomicBool,
     /// How often the file had been made shorter when this process last asked how long it is.
@@ -72,14 +72,6 @@ pub(crate) struct Core {
     pub lacks_space: AtomicBool,
     /// There was little more than what is left for removals then.
     pub is_nearly_full: AtomicBool,
-}
-
-/// What is read where nothing may be written: a commit, and what the table of pages does not say of
-/// it as nobody has put that right yet.
-#[derive(Debug)]
-pub(crate) struct Only {
-    pub commit: Commit,
-    pub since: Option<Since>,
 }
 
 /// The writer's lock, which is held as long as this lives; it is this thread's.
@@ -111,55 +103,6 @@ impl Core {
         Core::of(memory_file()?, true, None)
     }
 
-    /// Opens the store at `path` to read it, and writes nothing.
-    pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
-        prepare();
-        let file = open_changing(path, false, false)?;
-        await_free(&file, OPEN)?;
-        let lock = session::WRITER_LOCK;
-        opening(&file, Want::Shared, lock, |opening| Core::of_reader(opening.file(), path))
-    }
-
-    /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
-    /// another: no slot protects what these read, so that nobody may write at the same time.
-    fn of_reader(file: &File, path: &Path) -> Result<Core> {
-        if is_locked(file, OPEN)? {
-            return Err(Error::invalid(
-                "somebody has the store open who may write, and readers that may not write to its file \
-                 cannot say what they read: get permission to write, or read a copy ('credenza \
-                 backup'), or wait until the store is closed",
-            ));
-        }
-        let mut core = Core::mapped(file, false, Some(path))?;
-        lock_range(file, READING, Want::Shared, true)?;
-        // Of what is put right to be read nothing comes to the file.
-        let private = |commit: Commit| {
-            let clone = file.try_clone().map_err(|e| Error::io("open again", e))?;
-            SharedMap::private(clone, commit.end * PAGE_BYTES)
-        };
-        // After a new start of the machine, what processes shared is not looked at.
-        let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
-        let (newest, since) = if is_current {
-            if core.is_changing() {
-                // Before a map is made that is as long as it says.
-                core.check_commit(&core.newest())?;
-                core.map = private(core.newest())?;
-                core.undo_change()?;
-            }
-            (core.newest(), core.changes_to_redo(&core.newest())?)
-        } else {
-            let recovered = core.recovered()?.ok_or_else(no_durable)?;
-            if recovered.since.is_some() {
-                core.map = private(recovered.commit)?;
-                core.redo(&recovered)?;
-            }
-            (recovered.commit, recovered.since)
-        };
-        core.check_commit(&newest)?;
-        core.only = Some(Only { commit: newest, since });
-        Ok(core)
-    }
-
     /// The store in a file, or a new one there if that is empty; `path` names its folder.
     pub(crate) fn of(file: File, is_new_wanted: bool, path: Option<&Path>) -> Result<Core> {
         await_free(&file, READING)?;
@@ -169,7 +112,7 @@ impl Core {
         })
     }
 
-    fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {
+    pub(super) fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
         let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
         read_exact_at(file, &mut bytes, 0)?;
@@ -636,7 +579,7 @@ impl Drop for Core {
 }
 
 #[cold]
-fn no_durable() -> Error {
+pub(super) fn no_durable() -> Error {
     Error::corrupt(METAS[0], "neither of the two durable commits is whole")
 }
 

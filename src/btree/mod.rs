@@ -15,11 +15,11 @@
 //! | `in_place`, `undo` | single changes that copy no page, and how they are taken back |
 //! | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
 //! | `compact`, `moving`, `closer`, `closer_inner`, `links`, `trim` | making the file smaller |
-//! | `core`, `create`, `pins` | processes that share a file, how a new one begins, who reads what |
+//! | `core`, `only`, `create`, `pins` | processes that share a file, or only read it, how a new one begins, who reads what |
 //! | `lease`, `copies` | readers whose time is limited, and what they have copied |
 //! | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
 //! | `watch` | learning that the store has changed |
-//! | `verify`, `stats`, `backup` | checking all of it, counting, copying |
+//! | `verify`, `stats`, `backup`, `recover` | checking all of it, counting, copying it, or what is whole of it |
 //! | `counted` | statistics of operations |
 //! | `view` | pages of the file as bytes: the only `unsafe` |
 //!
@@ -72,6 +72,7 @@ mod multi_cursor;
 mod multi_cursor_mut;
 mod multi_mut;
 mod nested;
+mod only;
 mod opened;
 mod page;
 mod pairs;
@@ -83,6 +84,7 @@ mod random;
 mod range;
 mod record;
 mod records;
+mod recover;
 mod remove;
 mod run;
 mod scan;
@@ -124,6 +126,7 @@ pub use multi_mut::{MultiTableMut, Position};
 pub use nested::Nested;
 pub use pins::Reader;
 pub use range::Range;
+pub use recover::{Recovered, recover};
 pub use snapshot::Snapshot;
 pub use stats::Stats;
 pub use table::{Cursor, Pair, Table};
