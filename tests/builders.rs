@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::mount::Mount;
 use common::sys::{Status, become_nobody, forbid_threads, fork, give_up_after, limit_file_size};
 use credenza::btree::BTree;
 use credenza::constant::Builder;
@@ -334,4 +335,50 @@ fn what_is_to_replace_nothing_replaces_nothing() {
         }
     }
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+/// A store that there was no room for, or whose index another thing is in the place of, is not there: it can be made when
+/// that is over.
+#[test]
+fn a_store_that_could_not_be_made_is_not_in_the_way() {
+    let size = |path: &Path| std::fs::metadata(path).unwrap().len();
+    if let Some(mount) = Mount::of_size("12k") {
+        let path = mount.path().join("store");
+        let errors = [(); 2].map(|()| Hash::create(&path).unwrap_err().to_string());
+        assert!(errors.iter().all(|error| error.contains("No space left")), "{errors:?}");
+        assert_eq!(size(&path), 0);
+    }
+    if let Some(mount) = Mount::of_size("4k") {
+        let path = mount.path().join("store");
+        let error = BTree::create(&path).unwrap_err().to_string();
+        assert!(error.contains("No space left"), "{error}");
+        assert_eq!(size(&path), 0);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [path, index] = ["store", "store-index"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&index).unwrap();
+    let error = Hash::create(&path).unwrap_err().to_string();
+    assert!(error.contains("store-index: a file of the store beside it belongs here"), "{error}");
+    assert_eq!(size(&path), 0);
+    std::fs::remove_dir(&index).unwrap();
+    Hash::create(&path).unwrap().insert(b"key", b"value").unwrap();
+}
+
+/// A copy that nobody could open is none.
+#[test]
+fn nothing_is_in_the_place_of_a_backup_s_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Hash::create(folder.path().join("store")).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let [copy, index] = ["copy", "copy-index"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&index).unwrap();
+    let error = store.backup(&copy, |_, _| ()).unwrap_err().to_string();
+    assert!(error.contains("copy-index: a file of the store beside it belongs here"), "{error}");
+    assert!(!copy.exists());
+    // A file of the user's makes way, as for every other store.
+    std::fs::remove_dir(&index).unwrap();
+    std::fs::write(&index, "mine").unwrap();
+    store.backup(&copy, |_, _| ()).unwrap();
+    assert_eq!(std::fs::read(folder.path().join("copy-index.1")).unwrap(), b"mine");
+    assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), 1);
 }

@@ -118,12 +118,27 @@ impl Core {
     ) -> Result<Core> {
         let file = opening.file();
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        if is_new_wanted && is_writable && is_unborn(file, len)? {
-            create_data(file, limit)?;
-            if let Some(path) = &path {
-                sync_folder_of(path)?;
-            }
+        if !(is_new_wanted && is_writable && is_unborn(file, len)?) {
+            return Core::of_born(opening, path, is_writable, limit);
         }
+        let born = create_data(file, limit);
+        let born = born.and_then(|()| path.as_deref().map_or(Ok(()), sync_folder_of));
+        let opened = born.and_then(|()| Core::of_born(opening, path, is_writable, limit));
+        if opened.is_err() {
+            // As it was before: half of a store would be in the way of who makes it again. Nobody else is in it yet.
+            let _ = file.set_len(0);
+        }
+        opened
+    }
+
+    /// The store in a file that has one.
+    fn of_born(
+        opening: &Opening<'_>,
+        path: Option<PathBuf>,
+        is_writable: bool,
+        limit: u64,
+    ) -> Result<Core> {
+        let file = opening.file();
         if !is_writable {
             // From now on the file is not cut: what is read without a pin is there, whatever it is.
             lock_range(file, READING, Want::Shared, true)?;

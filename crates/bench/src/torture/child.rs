@@ -195,9 +195,10 @@ impl<D: Driver> Child<'_, D> {
         let ledger = Ledger::new(Some(ledger))?;
         limit.map_or(Ok(()), kernel::limit_file_size)?;
         let operations = &self.plan.operations;
-        let mut done = 0;
+        let (mut done, mut is_made) = (0, false);
         // A store that cannot even be made has acknowledged nothing.
         let filled = self.new_store().and_then(|mut store| {
+            is_made = true;
             for operation in operations {
                 self.operation(&mut store, operation)?;
                 done += 1;
@@ -207,7 +208,7 @@ impl<D: Driver> Child<'_, D> {
         });
         let at = At { begun: operations.len().min(done + 1), done, synced: 0 };
         let why = filled.err().map(|e| e.to_string());
-        say(&Message::Tortured(Box::new(Said::Full { at, why })))
+        say(&Message::Tortured(Box::new(Said::Full { at, why, is_made })))
     }
 
     fn go_on(&self, from: usize) -> Result<()> {

@@ -59,7 +59,7 @@ pub(crate) enum Said {
     /// The power fails now.
     At(At),
     /// The store refused an operation, or closing; or nothing.
-    Full { at: At, why: Option<String> },
+    Full { at: At, why: Option<String>, is_made: bool },
     /// What is in a store.
     Judged(Judged),
     /// Nothing but that all is done.

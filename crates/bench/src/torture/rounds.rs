@@ -437,14 +437,35 @@ impl<'a> Run<'a> {
         if at.done == 0 && !is_any_one && is_told {
             return Ok(Filled::TooLittle);
         }
+        outcome.faults += 1;
+        self.room.give_more(place.folder)?;
+        if let Ended::Said(Said::Full { is_made: false, .. }) = ended {
+            let check = Job::Check { at, after: Some(outcome.fault) };
+            if let Ended::Refused(_) = self.process_at(place, check)? {
+                return self.make_again(place, outcome).map(Filled::Full);
+            }
+        }
         let mut troubles = match ended {
             Ended::Said(Said::Full { .. }) => Vec::new(),
             other => failed(outcome, other),
         };
-        outcome.faults += 1;
-        self.room.give_more(place.folder)?;
         troubles.extend(self.look_and_go_on(place, outcome, at)?);
         Ok(Filled::Full(troubles))
+    }
+
+    /// All operations once more, where the store could not be made, and what is left of it is none: that must not be in the way.
+    fn make_again(&self, place: &Place<'_>, outcome: &mut Outcome) -> Result<Vec<String>> {
+        let ledger = self.folder.path().join("ledger");
+        let job = Job::FillUp { limit: None, ledger: ledger.clone() };
+        let ended = self.process_at(place, job)?;
+        Ledger::take(&ledger)?;
+        match ended {
+            Ended::Said(Said::Full { at, why: None, .. }) => self.look(place, outcome, at),
+            Ended::Said(Said::Full { why: Some(what), .. }) => {
+                Ok(failed(outcome, Ended::Refused(what)))
+            }
+            other => Ok(failed(outcome, other)),
+        }
     }
 
     /// Looks at a store that there is space for again, and does with it what is left to do.
