@@ -3,7 +3,7 @@
 //! The statuses are those of the cdb tools: 0 done, 100 key not found, 111 error, wrong usage
 //! included. A reader that has seen enough and closes the pipe is no error: status 0, no message.
 
-use crate::output::printable;
+use crate::output::{printable, shown};
 use clap::builder::styling::{AnsiColor, Style};
 use credenza::{Error, ErrorKind, Result};
 use std::io::{ErrorKind as IoKind, Write};
@@ -57,6 +57,23 @@ pub fn report(error: &Error) {
     let what = printable(&error.to_string());
     // Whoever closed standard error does not want to know.
     let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {what}");
+    if let Some(text) = to_save(error) {
+        note(text);
+    }
+}
+
+/// What can be done with a store that is damaged.
+fn to_save(error: &Error) -> Option<String> {
+    let (ErrorKind::Corrupt { .. }, Some(path)) = (error.kind(), error.path()) else { return None };
+    let shown = shown(path);
+    match credenza::kind_of(path).ok()? {
+        "hash" | "btree" => {
+            Some(format!("'credenza recover {shown} NEW' makes a store of all that is whole of it"))
+        }
+        _ => Some(format!(
+            "'credenza dump --unchecked {shown}' writes what can be read of it, wrong as it may be"
+        )),
+    }
 }
 
 /// Says something on standard error that is neither result nor error.

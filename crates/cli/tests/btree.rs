@@ -430,11 +430,9 @@ fn what_cannot_be_done_is_refused_with_what_can() {
     let folder = Folder::new();
     let store = store_of(&folder, &[("k", "v")]);
     let before = std::fs::read(&store).expect("the store");
-    let target = folder.path("target");
     for (args, instead) in [
         (&["backup", &store, &store][..], "name another file"),
         (&["compact", &store, "--index"], "leave out --index"),
-        (&["recover", &store, &target], "credenza dump"),
         (&["get", &store, "k", "--access", "read"], "always mapped"),
         (&["put", &store, "--append", "v"], "not numbered"),
     ] {

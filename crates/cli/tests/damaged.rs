@@ -47,3 +47,63 @@ fn nothing_is_made_of_a_damaged_store() {
         std::fs::remove_file(&target).expect("removed");
     }
 }
+
+/// What is whole of a damaged store can be had, whichever command one hears of it from.
+#[test]
+fn who_is_told_of_damage_is_told_what_to_do_about_it() {
+    let folder = Folder::new();
+    for kind in ["hash", "btree"] {
+        let path = damaged(&folder, kind);
+        for command in
+            [&["verify", &path][..], &["dump", &path], &["convert", &path, "x", "--to", "tsv"]]
+        {
+            let err = run(command).expect(111).err;
+            assert!(
+                err.ends_with(&format!(
+                    "'credenza recover {path} NEW' makes a store of all that is whole of it\n"
+                )),
+                "{err}"
+            );
+        }
+        let target = folder.path("recovered");
+        let got = parsed(run(&["recover", &path, &target, "--json"]));
+        let whole = got["records"].as_u64().expect("a number");
+        assert!(whole > 150 && whole < 300, "{got}");
+        if kind == "btree" {
+            assert_eq!(
+                (&got["lost_pages"], got["lost_records"].as_u64()),
+                (&1.into(), Some(300 - whole))
+            );
+        }
+        run(&["verify", &target]).expect(0);
+        assert_eq!(dump(&target).len() as u64, whole);
+        std::fs::remove_file(&target).expect("removed");
+    }
+    let path = damaged(&folder, "constant");
+    let err = run(&["verify", &path]).expect(111).err;
+    assert!(
+        err.contains(&format!("'credenza dump --unchecked {path}' writes what can be read")),
+        "{err}"
+    );
+}
+
+/// What is read up to where nothing can be read any more is kept, and checked only if that is not forbidden.
+#[test]
+fn what_is_dumped_unchecked_is_kept_up_to_where_that_ends() {
+    let folder = Folder::new();
+    let path = damaged(&folder, "btree");
+    let (text, range) = (folder.path("text"), ["range", &path, "--to", "tsv"]);
+    run(&range).expect(111);
+    let all = run(&[&range[..], &["--unchecked"]].concat()).expect(0).text();
+    assert_eq!(all.lines().count(), 300);
+    let mut bytes = std::fs::read(&path).expect("a store");
+    let place = bytes.windows(9).rposition(|part| part == b"value num").expect("a value");
+    // A page of nothing.
+    bytes[place / 4096 * 4096..][..4096].fill(0);
+    std::fs::write(&path, bytes).expect("damage");
+    run(&["dump", &path, "--to", "tsv", "-o", &text]).expect(111);
+    assert!(!std::path::Path::new(&text).exists());
+    run(&["dump", "--unchecked", &path, "--to", "tsv", "-o", &text]).expect(111);
+    let kept = std::fs::read_to_string(&text).expect("a text");
+    assert!(!kept.is_empty() && all.starts_with(&kept), "{kept}");
+}

@@ -133,7 +133,11 @@ impl Source {
             Ok(store) => Ok(Source::Store(Box::new(store))),
             Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) => {
                 // Neither store nor text: what the store said helps more.
-                if is_text(&args.source) { Ok(text()) } else { Err(e) }
+                if !is_text(&args.source) {
+                    return Err(e);
+                }
+                args.table.refuse("text")?;
+                Ok(text())
             }
             Err(e) => Err(e),
         }
@@ -241,7 +245,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             let out = Output::create(&args.target, read)?;
             let bar = Bar::new(quiet || out.is_terminal());
             let is_single = matches!(&source, Source::Store(store) if store.has_single_values());
-            dump::write_text(format, is_single, out, |write| source.each(&bar, write))?;
+            dump::write_text(format, is_single, out, |write| source.each(&bar, write).map(drop))?;
         }
     }
     Ok(Status::Done)

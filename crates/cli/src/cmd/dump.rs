@@ -1,12 +1,12 @@
 //! `credenza dump`: store to text, losing nothing.
 
 use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, format_parser};
-use crate::exit::Status;
+use crate::exit::{self, Status};
 use crate::output::Output;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use clap::Args;
-use credenza::{Result, Scan};
+use credenza::{ErrorKind, Result, Scan};
 use credenza_formats::Format;
 use std::path::PathBuf;
 
@@ -49,7 +49,8 @@ pub struct Dump {
     output: PathBuf,
 
     /// Do not compare what is read with its checksum, which otherwise ends the dump where the store is
-    /// damaged: to save what can be read of it, wrong as it may be
+    /// damaged: to save what can be read of it, wrong as it may be, up to where that ends. Of hash and btree stores
+    /// 'credenza recover' saves all that is whole
     #[arg(long)]
     unchecked: bool,
 
@@ -75,8 +76,19 @@ pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
     let out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
     let is_single = store.has_single_values();
-    write_text(args.to, is_single, out, |write| each_record(&store, &bar, write))?;
-    Ok(Status::Done)
+    let mut damage = None;
+    write_text(args.to, is_single, out, |write| match each_record(&store, &bar, write) {
+        // What came before it is what is wanted.
+        Err(error) if args.unchecked && matches!(error.kind(), ErrorKind::Corrupt { .. }) => {
+            damage = Some(error);
+            Ok(())
+        }
+        done => done.map(drop),
+    })?;
+    Ok(damage.map_or(Status::Done, |error| {
+        exit::report(&error);
+        Status::Failed
+    }))
 }
 
 /// What takes a record.
@@ -87,7 +99,7 @@ pub fn write_text(
     format: Format,
     is_single: bool,
     mut out: Output,
-    each: impl FnOnce(Sink<'_>) -> Result<u64>,
+    each: impl FnOnce(Sink<'_>) -> Result<()>,
 ) -> Result<()> {
     let name = out.name().to_owned();
     let mut writer = credenza_formats::writer(format, &mut out);

@@ -1,11 +1,12 @@
 //! `credenza range`: the records of a btree store in the order of their keys.
 
 use crate::any_table::Records;
-use crate::args::{LeaseArgs, TableArgs, exit_status, format_parser};
+use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, format_parser, number};
 use crate::cmd::dump::{self, Sink};
 use crate::cmd::scan::Shown;
 use crate::cmd::table;
 use crate::exit::Status;
+use crate::input::is_dash;
 use crate::keys;
 use crate::output::Output;
 use crate::private::as_private_as;
@@ -56,7 +57,7 @@ pub struct Range {
     reverse: bool,
 
     /// Stop after this many records
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     limit: Option<u64>,
 
     /// FROM, TO and PREFIX are written as hexadecimal digits
@@ -72,6 +73,9 @@ pub struct Range {
     #[command(flatten)]
     shown: Shown,
 
+    #[command(flatten)]
+    read: ReadArgs,
+
     /// Write the records in this text format
     #[arg(
         long,
@@ -84,11 +88,16 @@ pub struct Range {
     /// File to write, which appears whole or not at all; not a store that is there [default: standard output]
     #[arg(short, long, default_value = "-", hide_default_value = true, value_name = "FILE")]
     output: PathBuf,
+
+    /// With --to: do not compare what is read with its checksum, as with 'dump'
+    #[arg(long, requires = "to")]
+    unchecked: bool,
 }
 
 /// Runs the command.
 pub fn run(args: &Range, quiet: bool) -> Result<Status> {
-    let table = TableOf::of(table::open(&args.store)?, &args.table)?;
+    let read = if args.to.is_some() && !args.unchecked { args.read.checked() } else { args.read };
+    let table = TableOf::of(table::open(read, &args.store)?, &args.table)?;
     let table = TableOf { lease: args.lease.lease(), ..table };
     if args.hex {
         table.check_hex()?;
@@ -102,7 +111,9 @@ pub fn run(args: &Range, quiet: bool) -> Result<Status> {
             dump::write_text(format, is_single, out, |write| each(args, &table, &bar, write))?;
         }
         None => {
-            let mut show = |key: &[u8], value: &[u8]| args.shown.put(&mut out, key, value);
+            // What is too long for a screen is not for a file.
+            let shown = if is_dash(&args.output) { args.shown } else { args.shown.in_full() };
+            let mut show = |key: &[u8], value: &[u8]| shown.put(&mut out, key, value);
             each(args, &table, &bar, &mut show)?;
             out.finish()?;
         }
@@ -110,8 +121,8 @@ pub fn run(args: &Range, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// Gives the records that are asked for to `take`; returns how many there are.
-fn each(args: &Range, table: &TableOf, bar: &Bar, take: Sink<'_>) -> Result<u64> {
+/// Gives the records that are asked for to `take`.
+fn each(args: &Range, table: &TableOf, bar: &Bar, take: Sink<'_>) -> Result<()> {
     let key = |argument: &Option<OsString>| {
         argument.as_deref().map(|key: &OsStr| keys::of_argument(key, args.hex)).transpose()
     };
@@ -137,8 +148,7 @@ fn each(args: &Range, table: &TableOf, bar: &Bar, take: Sink<'_>) -> Result<u64>
             None if args.reverse => backwards(table.range(start, end)?, one),
             None => table.scan_range((start, end), one),
         }
-    })?;
-    Ok(count)
+    })
 }
 
 /// Gives records to `take`, from the last to the first, until it says `false`.

@@ -1,4 +1,4 @@
-//! `credenza recover`: what is whole in a damaged hash store.
+//! `credenza recover`: what is whole in a damaged hash or btree store.
 
 use crate::args::exit_status;
 use crate::exit::Status;
@@ -6,17 +6,22 @@ use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::{input, json, output, way};
 use clap::Args;
-use credenza::hash::recover;
-use credenza::{Error, Result};
+use credenza::{Error, Result, btree, hash};
 use indicatif::HumanBytes;
+use serde_json::Value;
 use std::path::PathBuf;
 
-/// Copy every record that is whole in a damaged hash store into a new one.
+/// Copy every record that is whole in a damaged hash or btree store into a new one.
 ///
-/// The damaged store is only read; nobody may write to it meanwhile. A key whose last record is
-/// lost gets the value it had before, if that is still there, or comes back if it was deleted. Of a file that was
-/// cut off it is said how many bytes are missing at least, where the rest tells; not how many records were in them. After
-/// a crash or a power cut this is not needed: opening a store repairs what these leave.
+/// The damaged store is only read; nobody may write to it meanwhile. After a crash or a power cut this is not needed:
+/// opening a store repairs what these leave.
+///
+/// Of a hash store a key whose last record is lost gets the value it had before, if that is still there, or comes back if
+/// it was deleted. Of a file that was cut off it is said how many bytes are missing at least, where the rest tells; not
+/// how many records were in them.
+///
+/// Of a btree store all tables are saved, and it is said how many records are lost. A damaged page costs the records in it;
+/// one that leads to others costs nothing, as long as these can be told from those of another table that is damaged, too.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -24,7 +29,7 @@ use std::path::PathBuf;
     exit_status!()
 ))]
 pub struct Recover {
-    /// The damaged hash store
+    /// The damaged store
     #[arg(value_name = "FILE")]
     store: PathBuf,
 
@@ -39,36 +44,57 @@ pub struct Recover {
 /// Runs the command.
 pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    if credenza::kind_of(&args.store).is_ok_and(|kind| kind == "btree") {
-        let what = "recover is for hash stores; of a damaged btree store 'credenza dump' and 'credenza \
-                    range', with --table for its tables, write what can still be read";
-        return Err(Error::invalid(what).at(&args.store));
+    match credenza::kind_of(&args.store) {
+        Ok("btree") => btree_store(args, quiet),
+        Ok(kind) if kind != "hash" => Err(Error::invalid(format!(
+            "recover is for hash and btree stores, and this is one of kind '{kind}'; of a damaged one \
+             'credenza dump --unchecked' writes what can be read"
+        ))
+        .at(&args.store)),
+        // What is no store is told with what it is.
+        _ => hash_store(args, quiet),
     }
-    let bar = Bar::new(quiet);
-    as_private_as(&args.store, &args.target);
-    let mut known = None;
-    let progress = |done, total| {
+}
+
+/// What shows how far a recovery is.
+fn progress(quiet: bool) -> impl FnMut(u64, u64) {
+    let (bar, mut known) = (Bar::new(quiet), None);
+    move |done, total| {
         if known != Some(total) {
             known = Some(total);
             bar.begin("recovering", Unit::Bytes, known);
         }
         bar.at(done);
-    };
-    let found = way::noting(&args.target, || recover(&args.store, &args.target, progress))?;
-    drop(bar);
+    }
+}
+
+fn tell(
+    args: &Recover,
+    quiet: bool,
+    found: Value,
+    text: impl FnOnce() -> String,
+) -> Result<Status> {
     if args.json {
-        let done = serde_json::json!({
-            "records_found": found.records,
-            "records": found.keys,
-            "lost_bytes": found.lost_bytes,
-            "missing_bytes": found.missing_bytes,
-        });
-        json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], done))?;
+        json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], found))?;
     } else if !quiet {
-        let target = output::shown(&args.target);
-        let keys = output::counted(found.keys, "key");
+        output::tell(format!("{}: {}\n", output::shown(&args.target), text()))?;
+    }
+    Ok(Status::Done)
+}
+
+fn hash_store(args: &Recover, quiet: bool) -> Result<Status> {
+    as_private_as(&args.store, &args.target);
+    let recover = || hash::recover(&args.store, &args.target, progress(quiet));
+    let found = way::noting(&args.target, recover)?;
+    let done = serde_json::json!({
+        "records_found": found.records,
+        "records": found.keys,
+        "lost_bytes": found.lost_bytes,
+        "missing_bytes": found.missing_bytes,
+    });
+    tell(args, quiet, done, || {
+        let (keys, lost) = (output::counted(found.keys, "key"), HumanBytes(found.lost_bytes));
         let records = output::counted(found.records, "record");
-        let lost = HumanBytes(found.lost_bytes);
         let missing = match found.missing_bytes {
             0 => String::new(),
             n => format!(
@@ -76,7 +102,33 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
                 HumanBytes(n)
             ),
         };
-        output::tell(format!("{target}: {keys} from {records}, {lost} lost{missing}\n"))?;
-    }
-    Ok(Status::Done)
+        format!("{keys} from {records}, {lost} lost{missing}")
+    })
+}
+
+fn btree_store(args: &Recover, quiet: bool) -> Result<Status> {
+    as_private_as(&args.store, &args.target);
+    let recover = || btree::recover(&args.store, &args.target, progress(quiet));
+    let found = way::noting(&args.target, recover)?;
+    let done = serde_json::json!({
+        "records": found.records,
+        "lost_records": found.lost_records,
+        "tables": found.tables,
+        "lost_tables": found.lost_tables,
+        "lost_pages": found.lost_pages,
+    });
+    tell(args, quiet, done, || {
+        let records = output::counted(found.records, "record");
+        let within = match found.tables {
+            0 => String::new(),
+            n => format!(" in the main table and {}", output::counted(n, "other")),
+        };
+        let lost = output::counted(found.lost_records, "record");
+        let tables = match found.lost_tables {
+            0 => String::new(),
+            n => format!(", and all of {}", output::counted(n, "table")),
+        };
+        let pages = output::counted(found.lost_pages, "damaged page");
+        format!("{records}{within}; {lost} lost{tables}, {pages}")
+    })
 }

@@ -1,6 +1,6 @@
 //! `credenza scan`: a look at the records of a store.
 
-use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status};
+use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, number};
 use crate::exit::Status;
 use crate::json;
 use crate::output::{Output, begin};
@@ -30,7 +30,7 @@ pub struct Scan {
     store: PathBuf,
 
     /// Stop after this many records
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
     limit: Option<u64>,
 
     #[command(flatten)]
@@ -47,7 +47,7 @@ pub struct Scan {
 }
 
 /// How records are shown.
-#[derive(Debug, Args)]
+#[derive(Clone, Copy, Debug, Args)]
 pub struct Shown {
     /// Show keys only
     #[arg(long)]
@@ -91,6 +91,11 @@ pub fn run(args: &Scan, quiet: bool) -> Result<Status> {
 }
 
 impl Shown {
+    /// The same with nothing cut.
+    pub fn in_full(self) -> Shown {
+        Shown { full: true, ..self }
+    }
+
     /// Writes a record on a line.
     pub fn put(&self, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
         match (self.json, self.keys) {

@@ -1,6 +1,6 @@
 //! `credenza table`: the tables of a btree store.
 
-use crate::args::{WriteArgs, exit_status};
+use crate::args::{ReadArgs, WriteArgs, exit_status};
 use crate::exit::{self, Status};
 use crate::output::escaped;
 use crate::table::no_table;
@@ -8,7 +8,7 @@ use crate::waiting::for_others;
 use crate::{json, output};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
-use credenza::btree::{BTree, Duplicates, KeyType, TableOptions, Transaction};
+use credenza::btree::{BTree, Duplicates, KeyType, Snapshot, TableOptions, Transaction};
 use credenza::{Error, Result, Store};
 use indicatif::HumanCount;
 use std::collections::BTreeSet;
@@ -61,6 +61,9 @@ struct List {
     /// One JSON object a line; the name of the main table is null
     #[arg(long)]
     json: bool,
+
+    #[command(flatten)]
+    read: ReadArgs,
 }
 
 /// Make tables, which are empty.
@@ -240,20 +243,29 @@ fn change(
 }
 
 fn list(args: &List) -> Result<Status> {
-    let store = open(&args.store)?;
+    let store = open(args.read, &args.store)?;
     let snapshot = store.read()?;
-    let mut lines = line(args, None, snapshot.main().len(), &TableOptions::new());
+    let mut lines = String::new();
+    for (name, records, options) in counts(&snapshot)? {
+        lines += &line(args, name.as_deref(), records, &options);
+    }
+    drop(snapshot);
+    output::print(lines)?;
+    Ok(Status::Done)
+}
+
+/// The name of each table, the main one first and without one, how many records it has, and its kind.
+pub fn counts(snapshot: &Snapshot<'_>) -> Result<Vec<(Option<String>, u64, TableOptions)>> {
+    let mut counts = vec![(None, snapshot.main().len(), TableOptions::new())];
     for name in snapshot.tables()? {
         let options = snapshot.table_options(&name)?.unwrap_or_default();
         let records = match options.has_duplicates() {
             Duplicates::None => snapshot.table(&name)?.map_or(0, |table| table.len()),
             _ => snapshot.multi_table(&name)?.map_or(0, |table| table.len()),
         };
-        lines += &line(args, Some(&name), records, &options);
+        counts.push((Some(name), records, options));
     }
-    drop(snapshot);
-    output::print(lines)?;
-    Ok(Status::Done)
+    Ok(counts)
 }
 
 /// What there is to say of a table.
@@ -286,8 +298,8 @@ fn line(args: &List, name: Option<&str>, records: u64, options: &TableOptions) -
 }
 
 /// Opens a store that must be a btree.
-pub fn open(path: &Path) -> Result<BTree> {
-    match credenza::open(path)? {
+pub fn open(read: ReadArgs, path: &Path) -> Result<BTree> {
+    match read.open(path)? {
         Store::BTree(store) => Ok(store),
         other => Err(no_order(other.kind()).at(path)),
     }

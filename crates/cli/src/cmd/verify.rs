@@ -1,6 +1,7 @@
 //! `credenza verify`: is every byte as it was written?
 
 use crate::args::{ReadArgs, exit_status};
+use crate::cmd::table;
 use crate::exit::{self, Status};
 use crate::progress::{Bar, Unit};
 use crate::waiting::{self, for_others};
@@ -95,7 +96,13 @@ fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
         _ => store.verify(progress)?,
     }
     let meta = std::fs::metadata(path).map_err(|e| Error::io("ask the size of", e).at(path))?;
-    Ok(Found { kind: store.kind(), records: store.len()?, bytes: meta.len() })
+    Ok(Found { kind: store.kind(), records: records(&store)?, bytes: meta.len() })
+}
+
+/// How many there are, in all tables.
+fn records(store: &Store) -> Result<u64> {
+    let Store::BTree(store) = store else { return store.len() };
+    Ok(table::counts(&store.read()?)?.iter().map(|(_, records, _)| records).sum())
 }
 
 fn print_json(path: &Path, checked: &Result<Found>) -> Result<()> {
