@@ -378,8 +378,18 @@ fn durability(text: &str) -> Result<Durability, String> {
 
 /// Seconds, with a fraction if you like.
 pub fn seconds(text: &str) -> Result<Duration, String> {
-    let number = text.parse().map_err(|_| "write a number of seconds, such as 2.5")?;
-    Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
+    let number = text.parse().ok().and_then(|number| Duration::try_from_secs_f64(number).ok());
+    number.ok_or_else(|| "write a number of seconds, such as 2.5".to_owned())
+}
+
+/// How many.
+pub fn number(text: &str) -> Result<u64, &'static str> {
+    text.parse().map_err(|_| "write a whole number from 0 on, such as 10")
+}
+
+/// Which one, counted from 1 on.
+pub fn from_one(text: &str) -> Result<u64, &'static str> {
+    text.parse().ok().filter(|n| *n > 0).ok_or("write a whole number from 1 on")
 }
 
 /// How a constant store is built, or a btree store.

@@ -4,7 +4,7 @@ mod common;
 use common::*;
 
 #[test]
-fn recover_says_what_it_is_given_instead_of_a_hash_store() {
+fn recover_says_what_it_is_given_instead_of_a_store() {
     let folder = Folder::new();
     let empty = folder.file("empty", "");
     let target = folder.path("target");
@@ -13,7 +13,11 @@ fn recover_says_what_it_is_given_instead_of_a_hash_store() {
     run(&["create", "--if-missing", &empty]).expect(0);
     let constant = folder.store("constant", &plain_records(3));
     let got = run(&["recover", &constant, &target]).expect(111);
-    assert!(got.err.ends_with("not a hash store: it is a constant store\n"), "{}", got.err);
+    assert!(
+        got.err.contains("kind 'constant'; of a damaged one 'credenza dump --unch"),
+        "{}",
+        got.err
+    );
     let got = run(&["recover", &folder.path("empty-index"), &target]).expect(111);
     assert!(got.err.ends_with("it is the index of a hash store\n"), "{}", got.err);
 }
@@ -246,4 +250,28 @@ fn the_words_of_a_command_stand_in_their_order() {
         let page = page.expect("a page").replace("\\fB", "").replace("\\fR", "").replace('\\', "");
         assert!(page.contains(&usage), "{page}");
     }
+}
+
+/// Some said what the parser of numbers says, or what then did not help.
+#[test]
+fn what_is_wrong_with_an_argument_is_said_in_its_own_terms() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(3));
+    let text = folder.file("text.tsv", "a\t1\n");
+    let new = folder.path("new");
+    for (args, what) in [
+        (&["scan", &store, "--limit", "-1"][..], "write a whole number from 0 on, such as 10"),
+        (&["range", &store, "-n", "x"], "write a whole number from 0 on, such as 10"),
+        (&["get", &store, "key0", "--nth", "0"], "write a whole number from 1 on"),
+        (&["watch", &store, "--timeout", "inf"], "write a number of seconds, such as 2.5"),
+        (&["dump", &store, "--lease", "-1"], "write a number of seconds, such as 2.5"),
+        (&["convert", &text, &new, "--to", "btree", "--table", "x"], "leave out --table"),
+        (&["bench", "--data", &store], "this is a btree store: 'credenza dump' makes text of it"),
+    ] {
+        let err = run(args).expect(111).err;
+        assert!(err.contains(what), "{args:?}: {err}");
+    }
+    assert!(!std::path::Path::new(&new).exists());
+    let err = run(&["get", &store, "key0", "--nth", "9"]).expect(100).err;
+    assert_eq!(err, "not found: value 9 of key0\n");
 }

@@ -76,11 +76,18 @@ fn open(path: &Path, named: Option<Format>) -> Result<(Format, BufReader<File>)>
     match named.or_else(|| Format::guess(start, Some(path))) {
         Some(format) => Ok((format, input)),
         None => {
-            let what = match Compression::of(start) {
-                Some(Compression { name, unpack }) => format!(
+            let what = match (Compression::of(start), credenza::kind_of(path)) {
+                (Some(Compression { name, unpack }), _) => format!(
                     "it is packed by {name}: unpack it first, as '{unpack} FILE > TEXT' does"
                 ),
-                None => "its format cannot be told from its content; say --format NAME".to_owned(),
+                (None, Ok(kind)) => {
+                    format!(
+                        "this is a {kind} store: 'credenza dump' makes text of it, to be named here"
+                    )
+                }
+                (None, Err(_)) => {
+                    "its format cannot be told from its content; say --format NAME".to_owned()
+                }
             };
             Err(Error::invalid(what).at(path))
         }

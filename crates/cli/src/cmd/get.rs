@@ -1,6 +1,6 @@
 //! `credenza get`: the value of a key, or of many keys.
 
-use crate::args::{ReadArgs, TableArgs, exit_status, format_parser};
+use crate::args::{ReadArgs, TableArgs, exit_status, format_parser, from_one};
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
@@ -46,7 +46,7 @@ pub struct Get {
     all: bool,
 
     /// The Nth value of a key; 1 is the first
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = from_one, allow_negative_numbers = true)]
     nth: Option<u64>,
 
     /// Look up every key in this file, one a line; - is standard input. A carriage return that ends a
@@ -211,7 +211,11 @@ impl Lookup<'_> {
         if value.is_none() {
             self.missing += 1;
             if !self.quiet {
-                self.bar.aside(|| exit::note(format_args!("not found: {}", shown_key(key))));
+                let key = shown_key(key);
+                self.bar.aside(|| match self.want {
+                    Want::Nth(n) if n > 1 => exit::note(format_args!("not found: value {n} of {key}")),
+                    _ => exit::note(format_args!("not found: {key}")),
+                });
             }
         }
         self.answers.write(key, value)
