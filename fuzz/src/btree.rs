@@ -2,7 +2,9 @@
 
 use crate::input::Input;
 use credenza::Result;
-use credenza::btree::{BTree, Duplicates, Position, Snapshot, Table, TableOptions, Transaction};
+use credenza::btree::{
+    BTree, Duplicates, Position, Snapshot, Table, TableOptions, Transaction, recover,
+};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -301,6 +303,10 @@ pub fn files(input: &[u8]) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store");
     fs::write(&path, &bytes).expect("a file");
+    let saved = folder.path().join("saved");
+    if recover(&path, &saved, |_, _| {}).is_ok() {
+        BTree::open(&saved).expect("what was saved opens").verify(|_, _| ()).expect("verify");
+    }
     if let Ok(store) = BTree::open(&path) {
         read(&store, bytes.len());
     }
