@@ -13,7 +13,7 @@ use super::scan::{Iter, Scanner};
 use super::stats::Stats;
 use super::verify::verify;
 use crate::observe::Recorder;
-use crate::os::file::{FileId, open_regular, read_exact_at};
+use crate::os::file::{FileId, borrowed, open_regular, read_exact_at};
 use crate::os::map::Map;
 use crate::os::own_lock::OwnLock;
 use crate::os::place::whole_path;
@@ -392,10 +392,7 @@ impl Constant {
     fn find_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
         let index = &self.snapshot.layout.index;
         let all = match self.snapshot.data() {
-            Data::Memory(map) => {
-                let all = index.find_all(&Memory(map.bytes()), key);
-                all.map(|all| all.into_iter().map(Cow::Borrowed).collect())
-            }
+            Data::Memory(map) => index.find_all(&Memory(map.bytes()), key).and_then(borrowed),
             Data::File(file) => {
                 let all = index.find_all(&self.snapshot.pread(file), key);
                 all.map(|all| all.into_iter().map(Cow::Owned).collect())

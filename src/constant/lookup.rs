@@ -13,6 +13,7 @@ use super::rows::{self, ROW_BYTES, ROW_LANES, Row, Rows};
 use super::view::Bounds;
 use crate::bytes::{array, le32, le64};
 use crate::keyhash::KeyHash;
+use crate::os::file::make_room;
 use crate::os::source::Source;
 use crate::{Error, Result};
 
@@ -268,15 +269,19 @@ impl Index {
         source: &'a S,
         key: &[u8],
     ) -> Result<Vec<S::Bytes<'a>>> {
-        let mut found = Vec::new();
+        let (mut found, mut has_room) = (Vec::new(), Ok(()));
         // A hostile file may lead to one record by many ways.
         let (mut bytes, mut too_many) = (0, false);
         self.walk(source, key, |value| {
             bytes += value.len() as u64;
             too_many = found.len() as u64 == self.records || bytes > self.value_bytes;
-            found.push(value);
-            !too_many
+            has_room = make_room(&mut found, 1);
+            if has_room.is_ok() {
+                found.push(value);
+            }
+            !too_many && has_room.is_ok()
         })?;
+        has_room?;
         match too_many {
             true => Err(Error::corrupt(48, "a key has more values than the header says there are")),
             false => Ok(found),

@@ -6,6 +6,7 @@ use super::lookup::Index;
 use super::scan::{Iter, Scanner};
 use super::stats::Stats;
 use super::verify::verify;
+use crate::os::file::borrowed;
 use crate::os::source::Memory;
 use crate::{Bytes, Error, Get, Result, Scan};
 use std::borrow::Cow;
@@ -107,7 +108,7 @@ impl Get for View<'_> {
     }
 
     fn get_all(&self, key: &[u8]) -> Result<Vec<Bytes<'_>>> {
-        Ok(View::get_all(self, key)?.into_iter().map(Cow::Borrowed).collect())
+        borrowed(View::get_all(self, key)?)
     }
 
     fn get_many<K, F>(&self, keys: &[K], mut f: F) -> Result<()>

@@ -2,6 +2,7 @@
 //! slot by slot until the key is found, a slot is empty, or all slots were seen.
 
 use super::format::{Format, Layout, Table};
+use crate::os::file::make_room;
 use crate::os::source::Source;
 use crate::{Error, Result};
 
@@ -190,6 +191,7 @@ impl<F: Format> Layout<F> {
                     format!("several slots refer to the record at byte {}", candidate.record),
                 ));
             }
+            make_room(&mut values, 1)?;
             values.push(source.read(place.at, place.len as usize)?);
         }
         Ok(values)

@@ -6,7 +6,7 @@
 use super::check::Stats;
 use super::format::{Format, Layout};
 use crate::observe::{self, Recorder};
-use crate::os::file::{open_regular, read_exact_at};
+use crate::os::file::{borrowed, open_regular, read_exact_at};
 use crate::os::map::Map;
 use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation};
@@ -355,6 +355,5 @@ fn all_borrowed<'d, F: Format>(
     bytes: &'d [u8],
     key: &[u8],
 ) -> Result<Vec<Bytes<'d>>> {
-    let all = layout.find_all(&Memory(bytes), key)?;
-    Ok(all.into_iter().map(Cow::Borrowed).collect())
+    borrowed(layout.find_all(&Memory(bytes), key)?)
 }

@@ -109,6 +109,14 @@ pub(crate) fn copied(bytes: &[u8]) -> Result<Cow<'static, [u8]>> {
     copy_of(bytes).map(Cow::Owned)
 }
 
+/// The same list where others would have copies; an error if memory is short: it may have millions.
+pub(crate) fn borrowed<'a>(all: Vec<&'a [u8]>) -> Result<Vec<Cow<'a, [u8]>>> {
+    let mut list = Vec::new();
+    make_room(&mut list, all.len())?;
+    list.extend(all.into_iter().map(Cow::Borrowed));
+    Ok(list)
+}
+
 #[cold]
 fn no_memory(_: TryReserveError) -> Error {
     Error::io("get memory", io::ErrorKind::OutOfMemory.into())

@@ -213,7 +213,9 @@ impl Lookup<'_> {
             if !self.quiet {
                 let key = shown_key(key);
                 self.bar.aside(|| match self.want {
-                    Want::Nth(n) if n > 1 => exit::note(format_args!("not found: value {n} of {key}")),
+                    Want::Nth(n) if n > 1 => {
+                        exit::note(format_args!("not found: value {n} of {key}"))
+                    }
                     _ => exit::note(format_args!("not found: {key}")),
                 });
             }
