@@ -123,7 +123,7 @@ impl OpenOptions {
             return Err(Error::invalid(what).at(path));
         }
         let core = match self.is_read_only {
-            true => Core::open_to_read(path, false),
+            true => Core::open_to_read(path),
             false => Core::open(path, self.is_created),
         };
         let mut core = core.map_err(|e| e.at(path))?;

@@ -181,7 +181,11 @@ impl Core {
                 return Err(Error::corrupt(session::END, "a journal that cannot be"));
             }
             bytes.resize((pages * PAGE_BYTES) as usize, 0);
-            read_exact_at(self.map.file(), &mut bytes, page * PAGE_BYTES)?;
+            // A file that is shorter is damaged, and being recovered: what is missing is no entry.
+            let len =
+                self.map.file().metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+            let there = len.saturating_sub(page * PAGE_BYTES).min(bytes.len() as u64);
+            read_exact_at(self.map.file(), &mut bytes[..there as usize], page * PAGE_BYTES)?;
         }
         let mut found = Recovered { base, commit: base.commit, since: None, bytes };
         let mut changes = BTreeMap::new();

@@ -4,8 +4,12 @@
 //! cannot open the store meanwhile. What a writer would put right is put right in memory.
 
 use super::core::{Core, no_durable};
-use super::format::{Commit, MAX_PAGES, PAGE_BYTES, session};
+use super::format::{Commit, MAX_PAGES, METAS, PAGE_BYTES, session};
 use super::journal::Since;
+use super::meta::META_WORDS;
+use super::page::Link;
+use super::tree::levels;
+use crate::os::atomic::Ordering;
 use crate::os::file::open_changing;
 use crate::os::lock::{Want, is_locked, lock_range};
 use crate::os::opening::{OPEN, READING, await_free, opening};
@@ -24,22 +28,52 @@ pub(crate) struct Only {
     pub since: Option<Since>,
 }
 
+/// What the commit of a damaged store is to be taken for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Doubt {
+    /// Whether there was a later one, as far as can be seen.
+    pub is_older: bool,
+    /// Whether of its pages only those are good that have a checksum.
+    pub needs_sums: bool,
+}
+
 impl Core {
-    /// Opens the store at `path` to read it, and writes nothing. One that is damaged, to be recovered, may be shorter than
-    /// its commit says: what is missing are zeros.
-    pub(crate) fn open_to_read(path: &Path, is_damaged: bool) -> Result<Core> {
+    /// Opens the store at `path` to read it, and writes nothing.
+    pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
+        Core::opened(path, |file| {
+            let mut core = Core::of_reader(file, path)?;
+            // After a new start of the machine, what processes shared is not looked at.
+            let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
+            core.only = Some(match is_current {
+                true => core.newest_to_read(file)?,
+                false => core.durable_to_read(file)?,
+            });
+            Ok(core)
+        })
+    }
+
+    /// The same of one that is damaged, to recover it: what is missing of its file are zeros.
+    pub(crate) fn open_damaged(path: &Path) -> Result<(Core, Doubt)> {
+        Core::opened(path, |file| {
+            let mut core = Core::of_reader(file, path)?;
+            let map = private(file, core.longest(true)?);
+            core.map = map.or_else(|_| private(file, core.longest(false)?))?;
+            let (only, doubt) = core.best_to_read()?;
+            core.only = Some(only);
+            Ok((core, doubt))
+        })
+    }
+
+    fn opened<R>(path: &Path, open: impl FnOnce(&File) -> Result<R>) -> Result<R> {
         prepare();
         let file = open_changing(path, false, false)?;
         await_free(&file, OPEN)?;
-        let lock = session::WRITER_LOCK;
-        opening(&file, Want::Shared, lock, |opening| {
-            Core::of_reader(opening.file(), path, is_damaged)
-        })
+        opening(&file, Want::Shared, session::WRITER_LOCK, |opening| open(opening.file()))
     }
 
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
     /// another: no slot protects what these read, so that nobody may write at the same time.
-    fn of_reader(file: &File, path: &Path, is_damaged: bool) -> Result<Core> {
+    fn of_reader(file: &File, path: &Path) -> Result<Core> {
         if is_locked(file, OPEN)? {
             return Err(Error::invalid(
                 "somebody has the store open who may write, and readers that may not write to its file \
@@ -47,45 +81,9 @@ impl Core {
                  backup'), or wait until the store is closed",
             ));
         }
-        let mut core = Core::mapped(file, false, Some(path))?;
+        let core = Core::mapped(file, false, Some(path))?;
         lock_range(file, READING, Want::Shared, true)?;
-        if is_damaged {
-            core.map = private(file, core.longest()?)?;
-        }
-        // After a new start of the machine, what processes shared is not looked at.
-        let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
-        let only = match is_current {
-            true => core.newest_to_read(file),
-            false => core.durable_to_read(file),
-        };
-        core.only = Some(if is_damaged && is_current { core.better(only, file)? } else { only? });
         Ok(core)
-    }
-
-    /// The newest commit of a damaged file, or the durable one: what is shared has no checksum, so that the newest counts
-    /// where it is one and came after the other.
-    fn better(&mut self, newest: Result<Only>, file: &File) -> Result<Only> {
-        // Its own number, which stands before the rest of it.
-        let number = self.load(session::COMMITS[(self.newest().number % 2) as usize]);
-        match (newest, self.recovered()) {
-            (Ok(newest), Ok(Some(durable)))
-                if newest.commit.number == number && newest.commit.stamp > durable.commit.stamp =>
-            {
-                Ok(newest)
-            }
-            (Ok(newest), Ok(None) | Err(_)) => Ok(newest),
-            _ => self.durable_to_read(file),
-        }
-    }
-
-    /// The end of the longest commit that the file tells of. What is shared has no checksum: no file is taken for one that
-    /// had sixty times its length.
-    fn longest(&self) -> Result<u64> {
-        let len = self.map.refresh_len()?.div_ceil(PAGE_BYTES);
-        let metas = (0..2).filter_map(|place| self.meta(place)).map(|meta| meta.commit.end);
-        let newest = self.newest().end;
-        let ends = metas.chain((newest < 60 * len).then_some(newest));
-        Ok(ends.filter(|end| *end < MAX_PAGES).fold(len, u64::max))
     }
 
     fn newest_to_read(&mut self, file: &File) -> Result<Only> {
@@ -111,6 +109,71 @@ impl Core {
         self.check_commit(&recovered.commit)?;
         Ok(Only { commit: recovered.commit, since: recovered.since })
     }
+
+    /// The end of the longest commit that the file tells of. What is shared has no checksum: no file is taken for one that
+    /// had sixty times its length, and may be taken for none that had more than there is `with_shared`.
+    fn longest(&self, with_shared: bool) -> Result<u64> {
+        let len = self.map.refresh_len()?.div_ceil(PAGE_BYTES);
+        let metas = (0..2).filter_map(|place| self.meta(place)).map(|meta| meta.commit.end);
+        let shared = session::COMMITS.map(|at| self.load(at + 16));
+        let shared = shared.into_iter().filter(|end| with_shared && *end < 60 * len);
+        Ok(metas.chain(shared).filter(|end| *end < MAX_PAGES).fold(len, u64::max))
+    }
+
+    /// The latest commit of a damaged file that can be one.
+    fn best_to_read(&mut self) -> Result<(Only, Doubt)> {
+        let is_current = Session::at(&self.map, session::BOOT_LOW).is_of_this_boot();
+        if self.is_changing() && self.undo_change().is_err() {
+            // Then only the leaf that was being changed is not what it was.
+            self.word(session::STATE).store(self.newest().number, Ordering::Release);
+        }
+        let durable = self.recovered().ok().flatten();
+        let after = durable.as_ref().map_or(0, |durable| durable.commit.stamp);
+        let newest = self.newest().number;
+        // What is shared has no checksum: it counts where it came after what has one. After a new start of the machine,
+        // and if no durable commit is damaged, nothing that came after is whole.
+        let is_meta_lost = (0..2).any(|place| self.is_meta_damaged(place));
+        let shared = [newest, newest.wrapping_sub(1)].into_iter().filter_map(|number| {
+            let commit = self.shared_commit(number)?;
+            let is_one = self.check_commit(&commit).is_ok() && can_be(&commit);
+            (commit.stamp > after && is_one).then_some(commit)
+        });
+        let shared = shared.take(if is_current || is_meta_lost { 2 } else { 0 }).next();
+        if let Some(commit) = shared {
+            let since = self.changes_to_redo(&commit).unwrap_or(None);
+            let is_older = commit.number != newest;
+            return Ok((Only { commit, since }, Doubt { is_older, needs_sums: !is_current }));
+        }
+        let recovered = durable.ok_or_else(no_durable)?;
+        if recovered.since.is_some() {
+            self.redo(&recovered)?;
+        }
+        let commit = recovered.commit;
+        let is_older = if is_current { commit.number != newest } else { is_meta_lost };
+        Ok((Only { commit, since: recovered.since }, Doubt { is_older, needs_sums: false }))
+    }
+
+    /// What the file says of the commit with this number, if it is there.
+    fn shared_commit(&self, number: u64) -> Option<Commit> {
+        let at = session::COMMITS[(number % 2) as usize];
+        let commit = Commit::of(std::array::from_fn(|i| self.load(at + 8 * i as u64)));
+        (commit.number == number).then_some(commit)
+    }
+
+    /// Whether something is in the place of a durable commit, and is none.
+    fn is_meta_damaged(&self, place: usize) -> bool {
+        let mut words = (0..META_WORDS as u64).map(|i| self.load(METAS[place] + 8 * i));
+        self.meta(place).is_none() && words.any(|word| word != 0)
+    }
+}
+
+/// Whether the trees of a commit can be such.
+fn can_be(commit: &Commit) -> bool {
+    [commit.main, commit.catalog].iter().all(|tree| match levels(tree) {
+        Ok(None) => tree.root == 0 && tree.count == 0,
+        Ok(Some(_)) => Link(tree.root).page() < commit.end,
+        Err(_) => false,
+    })
 }
 
 /// A map of so many pages whose changes are this process's alone.

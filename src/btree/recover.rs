@@ -3,28 +3,44 @@
 //! Every tree is walked from its root. A page whose checksum does not fit, or that is not what its place says, is left
 //! out with all below it; a record that leads elsewhere, if what is there is not whole. Leaves below an inner page that
 //! was left out are found again by the table of pages: one in use, with a checksum, that no walk came by, and whose keys
-//! all belong where something is missing, belongs there, if that can be said of one tree alone. Where a page of the
-//! catalog is missing, such leaves may be of a table of which nothing is known, and stay lost.
+//! all belong where something is missing, belongs there, if that can be said of one tree alone. Where the catalog lacks
+//! tables, what no walk came by becomes tables with other names instead, one for each root.
+//!
+//! What has no checksum, or is said by the table of pages to be what it cannot be, is taken where a page leads to it that
+//! is taken, and counted.
 
+use super::as_of::AsOf;
 use super::backup::NewCopy;
-use super::core::Core;
-use super::format::{Commit, FIXED, MAX_STORED_KEY, PAGE_BYTES, SUMMED, Tree, VALUES};
+use super::core::{Core, bad_page_sum};
+use super::edit::Old;
+use super::format::{
+    Commit, FIXED, MAX_KEY, MAX_NAME, MAX_STORED_KEY, PAGE_BYTES, SUMMED, Tree, VALUES, born,
+    page_sum,
+};
 use super::handle::BTree;
+use super::journal::Since;
 use super::kind::{self, Duplicates, Kind};
+use super::only::Doubt;
 use super::page::{self, Bytes, Link, count};
 use super::pairs::Pairs;
 use super::source::{OfStore, Source};
+use super::table_mut::number_of;
 use super::transaction::utf8;
 use super::tree::{Pages, levels, of};
 use super::writer::{Writer, damaged};
-use super::{as_of::AsOf, bulk, edit::Old, inner, leaf, places};
+use super::{bulk, inner, leaf, places};
 use crate::durability::Durability;
+use crate::os::atomic::Ordering;
 use crate::os::publish::refuse_old;
 use crate::{Error, ErrorKind, Result};
+use std::collections::BTreeSet;
 use std::path::Path;
 
 /// More transactions than were ever undone since a commit.
 const MOST_UNDONE: u64 = 1 << 32;
+
+/// Most tables that are made of what no table is known for.
+const MOST_NAMELESS: u64 = 1000;
 
 /// What [`recover`] found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,21 +48,28 @@ const MOST_UNDONE: u64 = 1 << 32;
 pub struct Recovered {
     /// Records in the new store, in all its tables.
     pub records: u64,
-    /// Records that its tables had in the damaged store, as far as that says how many, and that were not whole.
+    /// Records that tables had whose names are whole, and that were not.
     pub lost_records: u64,
     /// Tables with a name in the new store.
     pub tables: u64,
-    /// Tables whose names and kinds were not whole; how many records they had nobody knows.
+    /// Tables whose names and kinds are lost. How many records they had nobody knows.
     pub lost_tables: u64,
+    /// Of the tables in the new store those, called "recovered 1" and so on, that have what is whole of the tables whose
+    /// names are lost, and of others that cannot be told from them: of each, one or more. Their keys are bytes, as they lie
+    /// in the file: of a table whose keys may have several values with the value, or where it was, behind them.
+    pub nameless_tables: u64,
     /// Pages of 4 KiB that were damaged, or are missing.
     pub lost_pages: u64,
+    /// Pages that were taken as they are, for want of a checksum: of a store that was not closed or synced since they were
+    /// written, or as the checksum is lost.
+    pub unchecked_pages: u64,
+    /// Whether there was a later commit that is lost: then what it had changed is as it was before, which is not counted.
+    pub is_older: bool,
 }
 
 /// Copies every record that is whole in the damaged store at `from`, with its table, into a new one at `to`. The
 /// damaged store is only read; nobody may have it open to write meanwhile. The new one appears whole or not at all, as
-/// small as it can be, and is durable when the call returns. Pages without a checksum, as of a store that was not closed
-/// or synced since they were written, are taken for whole where they look it. `progress` is called with bytes done and
-/// bytes to do.
+/// small as it can be, and is durable when the call returns. `progress` is called with bytes done and bytes to do.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -70,23 +93,33 @@ pub fn recover(
 ) -> Result<Recovered> {
     let (from, to) = (from.as_ref(), to.as_ref());
     refuse_old(to)?;
-    let core = Core::open_to_read(from, true).map_err(|e| e.at(from))?;
+    let (core, doubt) = Core::open_damaged(from).map_err(|e| e.at(from))?;
+    let len =
+        core.map.file().metadata().map_err(|e| Error::io("ask the size of", e).at(from))?.len();
     let store = BTree::of(core, Durability::Buffered, None)?;
     let snapshot = store.read()?;
     let source = snapshot.source().checked().of(snapshot.source())?;
     let commit = snapshot.commit();
-    let as_of = AsOf::of_only(store.core());
+    let raw = Source::unchecked(store.core(), commit.end);
+    let only = store.core().only();
+    let (as_of, since) = (AsOf::of_only(store.core()), only.and_then(|only| only.since.as_ref()));
     let as_of = as_of.ok_or_else(|| Error::invalid("a store to be recovered is only read"))?;
     let half = commit.end * PAGE_BYTES;
     let copy = NewCopy::begin(to, half)?;
     let mut report = |done: u64| progress(done * PAGE_BYTES, 2 * half);
     let mut walk = Salvage {
         as_of,
+        since,
         commit: *commit,
+        doubt,
+        len,
+        raw: &raw,
         source: &source,
         seen: vec![false; commit.end as usize],
         gaps: Vec::new(),
+        doubtful: BTreeSet::new(),
         lost_pages: 0,
+        unchecked_pages: 0,
         done: 0,
         progress: &mut report,
     };
@@ -95,17 +128,34 @@ pub fn recover(
         let main = SalvagedTable::of(Vec::new(), commit.main, "")?;
         let mut writer = Writer::begin(copy.core())?;
         let tables = [main].into_iter().chain(tables).collect();
-        let mut target = Target { tables, writer: &mut writer };
+        let mut target = Target { tables, nameless: 0, writer: &mut writer };
         walk.all(&mut target, lost_tables == 0)?;
-        let found = target.found(lost_tables, walk.lost_pages);
+        let found = Recovered {
+            lost_tables,
+            lost_pages: walk.lost_pages,
+            unchecked_pages: walk.unchecked_pages,
+            is_older: doubt.is_older || was_there_more(store.core(), commit, len),
+            ..target.found()
+        };
         target.commit()?;
         Ok(found)
     })();
-    // Of what is damaged nothing comes here: these are the new store's.
+    // What comes of reading has the damaged store's name by then.
     let found = found.map_err(|e: Error| e.at(to))?;
     drop(snapshot);
     copy.publish_new(&mut progress)?;
     Ok(found)
+}
+
+/// Whether a page in the file has a checksum that was made for a later commit.
+fn was_there_more(core: &Core, commit: &Commit, len: u64) -> bool {
+    (0..len / PAGE_BYTES).any(|page| {
+        let words = core.entry(page).map(|words| words.map(|word| word.load(Ordering::Relaxed)));
+        words.is_ok_and(|[birth, gone]| {
+            let born = born(birth);
+            gone & SUMMED != 0 && born > commit.stamp && born < FIXED / 2
+        })
+    })
 }
 
 /// Whether it is the damaged store that something is wrong with.
@@ -120,9 +170,8 @@ fn is_within((low, high): Between<'_>, key: &[u8]) -> bool {
     low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high)
 }
 
-/// What is below an inner page that was left out.
+/// Where leaves may be missing from a table: what is below an inner page that was left out, or all of it.
 struct Gap {
-    /// Of which table.
     table: usize,
     low: Option<Vec<u8>>,
     high: Option<Vec<u8>>,
@@ -147,18 +196,28 @@ impl SalvagedTable {
     /// Whether such a key can be there.
     fn takes(&self, key: &[u8]) -> bool {
         let mut own = Vec::new();
-        let is_key = match self.pairs.kind().duplicates {
-            Duplicates::None => self.pairs.check_key(key).is_ok(),
-            _ => self.pairs.split(key, &mut own).is_some() && self.pairs.check_key(&own).is_ok(),
-        };
-        is_key && key.len() <= MAX_STORED_KEY
+        match self.pairs.kind().duplicates {
+            Duplicates::None => key.len() <= MAX_KEY && self.pairs.check_key(key).is_ok(),
+            _ => {
+                self.pairs.split(key, &mut own).is_some()
+                    && own.len() <= MAX_KEY
+                    && key.len() <= MAX_STORED_KEY
+                    && self.pairs.check_key(&own).is_ok()
+            }
+        }
+    }
+
+    /// Whether records are missing of it.
+    fn lacks_some(&self) -> bool {
+        self.new.count < self.old.count
     }
 }
 
 /// The new store.
 struct Target<'w, 'c> {
-    /// The main table, then those with names, in their order.
+    /// The main table, then those with names.
     tables: Vec<SalvagedTable>,
+    nameless: u64,
     writer: &'w mut Writer<'c>,
 }
 
@@ -168,13 +227,26 @@ impl Target<'_, '_> {
         let table = &mut self.tables[table];
         if table.takes(key) {
             self.writer.insert(&mut table.new, key, value, Old::Keep)?;
+            if table.pairs.kind().is_numbered {
+                table.new.last_number = table.new.last_number.max(number_of(key));
+            }
         }
         Ok(())
     }
 
-    fn found(&self, lost_tables: u64, lost_pages: u64) -> Recovered {
-        let tables = self.tables.len() as u64 - 1;
-        let mut found = Recovered { tables, lost_tables, lost_pages, ..Recovered::default() };
+    /// Makes a table with a name that none has; its number.
+    fn add_nameless(&mut self) -> Result<usize> {
+        let has = |name: &[u8]| self.tables.iter().any(|table| table.name == name);
+        let mut names = (self.nameless + 1..).map(|n| format!("recovered {n}").into_bytes());
+        let name = names.find(|name| !has(name)).unwrap_or_default();
+        self.nameless += 1;
+        self.tables.push(SalvagedTable::of(name, Tree::default(), "")?);
+        Ok(self.tables.len() - 1)
+    }
+
+    fn found(&self) -> Recovered {
+        let (tables, nameless_tables) = (self.tables.len() as u64 - 1, self.nameless);
+        let mut found = Recovered { tables, nameless_tables, ..Recovered::default() };
         for SalvagedTable { old, new, .. } in &self.tables {
             found.records += new.count;
             let lost = old.count.saturating_sub(new.count);
@@ -184,12 +256,12 @@ impl Target<'_, '_> {
     }
 
     fn commit(self) -> Result<()> {
-        let Target { tables, writer } = self;
-        let main = tables[0].new;
-        let records =
-            tables.into_iter().skip(1).map(|SalvagedTable { name, key_name, new, .. }| {
-                Ok((name, [&new.encode()[..], key_name.as_bytes()].concat()))
-            });
+        let Target { mut tables, writer, .. } = self;
+        let main = tables.remove(0).new;
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        let records = tables.into_iter().map(|SalvagedTable { name, key_name, new, .. }| {
+            Ok((name, [&new.encode()[..], key_name.as_bytes()].concat()))
+        });
         let mut catalog = Tree::default();
         bulk::load(writer, &mut catalog, records, |_, _| Ok(()))?;
         writer.commit(main, catalog)
@@ -199,21 +271,33 @@ impl Target<'_, '_> {
 /// What is called with each whole record of a tree.
 type Sink<'f> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'f;
 
+/// A page, and whether its checksum fits; else it has none.
+type Checked<'a> = (&'a Bytes, bool);
+
 /// The walk through the damaged store.
 struct Salvage<'a, 'c> {
     as_of: AsOf<'a>,
+    since: Option<&'a Since>,
     commit: Commit,
+    doubt: Doubt,
+    /// Bytes of the file that are there.
+    len: u64,
+    /// Its pages, and what is elsewhere, compared with its checksum.
+    raw: &'a Source<'c>,
     source: &'a Source<'c>,
     /// Pages that were looked at.
     seen: Vec<bool>,
     gaps: Vec<Gap>,
+    /// Tables with inner pages that have no checksum, or without a root that can be.
+    doubtful: BTreeSet<usize>,
     lost_pages: u64,
+    unchecked_pages: u64,
     done: u64,
     progress: &'a mut dyn FnMut(u64),
 }
 
 impl<'a> Salvage<'a, '_> {
-    /// The tables with names, in their order, and of how many nothing is known.
+    /// The tables with names, and of how many nothing is known.
     fn catalog(&mut self, catalog: &Tree) -> Result<(Vec<SalvagedTable>, u64)> {
         let mut tables: Vec<SalvagedTable> = Vec::new();
         self.tree(0, catalog, &mut |name, record| {
@@ -221,11 +305,15 @@ impl<'a> Salvage<'a, '_> {
                 let (tree, key_name) = kind::decode(text, record)?;
                 SalvagedTable::of(name.to_vec(), tree, key_name)
             });
-            tables.extend(table.ok());
+            let is_name = (1..=MAX_NAME).contains(&name.len());
+            tables.extend(table.ok().filter(|_| is_name));
             Ok(())
         })?;
+        tables.sort_by(|a, b| a.name.cmp(&b.name));
+        tables.dedup_by(|a, b| a.name == b.name);
         // What is below its own inner pages is not looked for.
         self.gaps.clear();
+        self.doubtful.clear();
         let lost = catalog.count.saturating_sub(tables.len() as u64);
         Ok((tables, lost))
     }
@@ -236,10 +324,13 @@ impl<'a> Salvage<'a, '_> {
             let old = target.tables[table].old;
             self.tree(table, &old, &mut |key, value| target.put(table, key, value))?;
         }
-        if knows_all && !self.gaps.is_empty() {
-            self.orphans(target)?;
+        if !knows_all {
+            return self.strays(target);
         }
-        Ok(())
+        // What their pages say may not be all that there was.
+        let lacking = self.doubtful.iter().filter(|table| target.tables[**table].lacks_some());
+        self.gaps.extend(lacking.map(|table| Gap { table: *table, low: None, high: None }));
+        if self.gaps.is_empty() { Ok(()) } else { self.orphans(target) }
     }
 
     fn tree(&mut self, table: usize, tree: &Tree, sink: &mut Sink<'_>) -> Result<()> {
@@ -250,6 +341,7 @@ impl<'a> Salvage<'a, '_> {
             }
             Err(_) => {
                 self.lost_pages += 1;
+                self.doubtful.insert(table);
                 Ok(())
             }
         }
@@ -265,8 +357,8 @@ impl<'a> Salvage<'a, '_> {
         sink: &mut Sink<'_>,
     ) -> Result<()> {
         let source = self.source;
-        let bytes = match self.look_at(page, level) {
-            Ok(bytes) => bytes,
+        let (bytes, has_sum) = match self.look_at(page, level) {
+            Ok(found) => found,
             Err(error) if is_damage(&error) => {
                 self.lost_pages += 1;
                 if level > 0 {
@@ -275,10 +367,14 @@ impl<'a> Salvage<'a, '_> {
                 }
                 return Ok(());
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error).of(source),
         };
+        self.unchecked_pages += u64::from(!has_sum);
         if level == 0 {
             return self.leaf(page, bytes, between, sink);
+        }
+        if !has_sum {
+            self.doubtful.insert(table);
         }
         let (low, high) = between;
         // Where a key is not whole, the bound of the page is one as well.
@@ -290,17 +386,17 @@ impl<'a> Salvage<'a, '_> {
         let mut from = None;
         for i in 0..count(bytes) {
             let to = if i + 1 < count(bytes) { key_of(i + 1) } else { None };
-            let below = of(page, inner::link(bytes, i))?.page();
+            let Ok(below) = inner::link(bytes, i) else { break };
             let between = (from.as_deref().or(low), to.as_deref().or(high));
-            self.branch(table, below, level - 1, between, sink)?;
+            self.branch(table, below.page(), level - 1, between, sink)?;
             // One that is not whole leaves the bound before it as it was.
             from = to.or(from);
         }
         Ok(())
     }
 
-    /// A page that nobody came by yet, if it is whole.
-    fn look_at(&mut self, page: u64, level: u64) -> Result<&'a Bytes> {
+    /// A page that another leads to, and that nobody came by yet, if it is whole.
+    fn look_at(&mut self, page: u64, level: u64) -> Result<Checked<'a>> {
         match self.seen.get_mut(page as usize) {
             Some(seen @ false) => *seen = true,
             _ => return Err(damaged(page, "a page that is in use twice, or behind the last")),
@@ -309,33 +405,36 @@ impl<'a> Salvage<'a, '_> {
         if self.done.is_multiple_of(256) {
             (self.progress)(self.done);
         }
-        self.whole(page, level)
+        self.whole(page, level, true)
     }
 
-    /// A page that is in use, has the checksum that the table of pages says if it says one, and is what it should be.
-    fn whole(&self, page: u64, level: u64) -> Result<&'a Bytes> {
-        let [born, gone] = self.entry(page)?;
-        let is_in_use = gone == 0 || gone & SUMMED != 0;
-        if !is_in_use || born == 0 || born == FIXED || born & VALUES != 0 {
-            return Err(damaged(page, "a page that is in no tree"));
-        }
-        let source = self.source;
-        let bytes = source.page_on(page, level)?;
-        if page::birth(bytes) != born {
-            return Err(damaged(page, "a page of another age than the table of pages says"));
-        }
+    /// A page that is what it should be. Where another leads to it, it may have no checksum, or the table of pages may say
+    /// of it what cannot be.
+    fn whole(&self, page: u64, level: u64, is_linked: bool) -> Result<Checked<'a>> {
+        let raw = self.raw;
+        let bytes = raw.page_on(page, level)?;
         of(page, places::check(bytes))?;
-        Ok(bytes)
-    }
-
-    /// What the table of pages says of a page, as of the commit.
-    fn entry(&self, page: u64) -> Result<[u64; 2]> {
-        let [[_, found], entry] = self.as_of.words(page)?;
-        // Freed by who did not commit that, or a checksum that is none any more.
-        if found & SUMMED == 0 && found > self.commit.stamp.saturating_add(MOST_UNDONE) {
-            return Err(damaged(page, "a page that was freed when no commit was"));
+        let birth = page::birth(bytes);
+        let words = self.as_of.words(page).ok();
+        if words.is_some_and(|[_, [_, gone]]| gone & SUMMED != 0 && gone == page_sum(bytes, page)) {
+            return Ok((bytes, true));
         }
-        Ok(entry)
+        if words.is_some_and(|[_, [born, gone]]| born == birth && gone & SUMMED != 0) {
+            return Err(bad_page_sum(page));
+        }
+        let is_known = words.is_some_and(|[[_, found], [born, gone]]| {
+            let is_freed =
+                found & SUMMED == 0 && found > self.commit.stamp.saturating_add(MOST_UNDONE);
+            born == birth && gone == 0 && !is_freed
+        });
+        let is_redone = |since: &Since| since.changes.iter().any(|change| change.page == page);
+        let is_there = (page + 1) * PAGE_BYTES <= self.len || self.since.is_some_and(is_redone);
+        let can_be =
+            birth != 0 && birth != FIXED && birth & VALUES == 0 && birth <= self.commit.stamp;
+        if (is_known || is_linked) && is_there && can_be && !self.doubt.needs_sums {
+            return Ok((bytes, false));
+        }
+        Err(damaged(page, "a page that is in no tree, or without the checksum that it should have"))
     }
 
     /// The records of a leaf that are whole, and where they belong.
@@ -346,22 +445,37 @@ impl<'a> Salvage<'a, '_> {
         between: Between<'_>,
         sink: &mut Sink<'_>,
     ) -> Result<()> {
-        let (source, mut key, mut before) = (self.source, Vec::new(), None);
-        for i in 0..count(bytes) {
-            let is_key = leaf::key_of(bytes, i, source, &mut key).is_ok();
-            let is_next = before.as_ref().is_none_or(|before: &Vec<u8>| before < &key);
-            if !is_key || !is_next || !is_within(between, &key) {
+        let source = self.source;
+        let keys: Vec<(usize, Vec<u8>)> = self.keys_of(bytes).collect();
+        let mut before: Option<&Vec<u8>> = None;
+        for (at, (i, key)) in keys.iter().enumerate() {
+            // One alone that is not in order is left out, and not all that are behind it.
+            let is_before_next = keys.get(at + 1).is_none_or(|(_, next)| key < next);
+            if before.is_some_and(|before| before >= key)
+                || !is_before_next
+                || !is_within(between, key)
+            {
                 continue;
             }
-            let value = of(page, leaf::value(bytes, i)).and_then(|value| source.value(page, value));
+            let value =
+                of(page, leaf::value(bytes, *i)).and_then(|value| source.value(page, value));
             match value {
-                Ok(value) => sink(&key, value)?,
+                Ok(value) => sink(key, value)?,
                 Err(error) if is_damage(&error) => {}
-                Err(error) => return Err(error),
+                Err(error) => return Err(error).of(source),
             }
-            before = Some(std::mem::take(&mut key));
+            before = Some(key);
         }
         Ok(())
+    }
+
+    /// The keys of a leaf that are whole, each with its number.
+    fn keys_of<'b>(&'b self, bytes: &'b Bytes) -> impl Iterator<Item = (usize, Vec<u8>)> + 'b {
+        (0..count(bytes)).filter_map(|i| {
+            let mut key = Vec::new();
+            leaf::key_of(bytes, i, self.source, &mut key).ok()?;
+            Some((i, key))
+        })
     }
 
     /// The leaves that no walk came by, each where it belongs.
@@ -371,8 +485,7 @@ impl<'a> Salvage<'a, '_> {
                 continue;
             }
             // Without a checksum it may be one that is free, and of which the table of pages is damaged.
-            let has_sum = self.entry(page).is_ok_and(|[_, gone]| gone & SUMMED != 0);
-            let Some(bytes) = self.whole(page, 0).ok().filter(|_| has_sum) else { continue };
+            let Ok((bytes, true)) = self.whole(page, 0, false) else { continue };
             if let Some(table) = self.table_of(bytes, target) {
                 let put = &mut |key: &[u8], value: &[u8]| target.put(table, key, value);
                 self.leaf(page, bytes, (None, None), put)?;
@@ -383,13 +496,7 @@ impl<'a> Salvage<'a, '_> {
 
     /// The table that a leaf is of, if one alone has a gap where all its keys belong.
     fn table_of(&self, bytes: &Bytes, target: &Target<'_, '_>) -> Option<usize> {
-        let mut keys: Vec<Vec<u8>> = Vec::new();
-        for i in 0..count(bytes) {
-            let mut key = Vec::new();
-            if leaf::key_of(bytes, i, self.source, &mut key).is_ok() {
-                keys.push(key);
-            }
-        }
+        let keys: Vec<Vec<u8>> = self.keys_of(bytes).map(|(_, key)| key).collect();
         let takes = |gap: &&Gap| {
             let between = (gap.low.as_deref(), gap.high.as_deref());
             let table = &target.tables[gap.table];
@@ -398,5 +505,47 @@ impl<'a> Salvage<'a, '_> {
         let mut gaps = self.gaps.iter().filter(takes).map(|gap| gap.table);
         let table = gaps.next()?;
         (!keys.is_empty() && gaps.all(|other| other == table)).then_some(table)
+    }
+
+    /// Whether all records of a leaf are those of a catalog.
+    fn is_catalog(&self, bytes: &Bytes) -> bool {
+        let is_table = |i: usize| {
+            let value =
+                leaf::value(bytes, i).ok().and_then(|value| self.source.value(0, value).ok());
+            let tree = value.and_then(|value| kind::decode("", value).ok()).map(|(tree, _)| tree);
+            tree.is_some_and(|tree| {
+                tree.root != 0 && Link(tree.root).page() < self.commit.end && levels(&tree).is_ok()
+            })
+        };
+        count(bytes) > 0 && (0..count(bytes)).all(is_table)
+    }
+
+    /// The trees that no walk came by, each as a table whose name nobody knows.
+    fn strays(&mut self, target: &mut Target<'_, '_>) -> Result<()> {
+        let unseen = (0..self.seen.len() as u64).filter(|page| !self.seen[*page as usize]);
+        let level_of = |page: &u64| {
+            let level = u64::from(self.raw.page(*page).ok()?[page::at::LEVEL]);
+            let (bytes, has_sum) = self.whole(*page, level, false).ok()?;
+            has_sum.then_some((*page, level, bytes))
+        };
+        let found: Vec<_> = unseen.filter_map(|page| level_of(&page)).collect();
+        let mut below = BTreeSet::new();
+        for (_, level, bytes) in &found {
+            let links = (0..count(bytes)).filter_map(|i| inner::link(bytes, i).ok());
+            below.extend(links.filter(|_| *level > 0).map(Link::page));
+        }
+        for (page, level, bytes) in found.into_iter().filter(|(page, ..)| !below.contains(page)) {
+            // What it says is known where its own root is.
+            if level == 0 && self.is_catalog(bytes) {
+                continue;
+            }
+            if target.nameless == MOST_NAMELESS {
+                break;
+            }
+            let table = target.add_nameless()?;
+            let put = &mut |key: &[u8], value: &[u8]| target.put(table, key, value);
+            self.branch(table, page, level, (None, None), put)?;
+        }
+        Ok(())
     }
 }

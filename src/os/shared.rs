@@ -101,7 +101,7 @@ impl SharedMap {
                     map.base.as_ptr().add(from as usize).cast(),
                     (end - from) as usize,
                     libc::PROT_READ | libc::PROT_WRITE,
-                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED,
+                    libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE,
                     -1,
                     0,
                 )

@@ -7,6 +7,7 @@ use crate::output::{printable, shown};
 use clap::builder::styling::{AnsiColor, Style};
 use credenza::{Error, ErrorKind, Result};
 use std::io::{ErrorKind as IoKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What a command that ran to its end has to say to the shell.
@@ -51,28 +52,43 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     finish(printed.map(|()| Status::Done).map_err(named))
 }
 
-/// Says on standard error what went wrong, in the style of the command line parser.
+/// Says on standard error what went wrong, and what can be done with a store that is damaged.
 pub fn report(error: &Error) {
-    let style: Style = AnsiColor::Red.on_default().bold();
-    let what = printable(&error.to_string());
-    // Whoever closed standard error does not want to know.
-    let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {what}");
+    say(error);
     if let Some(text) = to_save(error) {
         note(text);
     }
 }
 
+/// Says on standard error what went wrong, in the style of the command line parser.
+pub fn say(error: &Error) {
+    let style: Style = AnsiColor::Red.on_default().bold();
+    let what = printable(&error.to_string());
+    // Whoever closed standard error does not want to know.
+    let _ = writeln!(anstream::stderr(), "{style}error:{style:#} {what}");
+}
+
 /// What can be done with a store that is damaged.
 fn to_save(error: &Error) -> Option<String> {
     let (ErrorKind::Corrupt { .. }, Some(path)) = (error.kind(), error.path()) else { return None };
-    let shown = shown(path);
+    let shown = quoted(path);
     match credenza::kind_of(path).ok()? {
         "hash" | "btree" => {
-            Some(format!("'credenza recover {shown} NEW' makes a store of all that is whole of it"))
+            Some(format!("`credenza recover {shown} NEW` makes a store of all that is whole of it"))
         }
         _ => Some(format!(
-            "'credenza dump --unchecked {shown}' writes what can be read of it, wrong as it may be"
+            "`credenza dump --unchecked {shown}` writes what can be read of it, wrong as it may be"
         )),
+    }
+}
+
+/// A path as a shell takes it.
+fn quoted(path: &Path) -> String {
+    let shown = shown(path);
+    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=@%,:".contains(c);
+    match shown.chars().all(is_plain) {
+        true => shown,
+        false => format!("'{}'", shown.replace('\'', r"'\''")),
     }
 }
 

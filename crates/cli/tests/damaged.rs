@@ -60,7 +60,7 @@ fn who_is_told_of_damage_is_told_what_to_do_about_it() {
             let err = run(command).expect(111).err;
             assert!(
                 err.ends_with(&format!(
-                    "'credenza recover {path} NEW' makes a store of all that is whole of it\n"
+                    "`credenza recover {path} NEW` makes a store of all that is whole of it\n"
                 )),
                 "{err}"
             );
@@ -82,7 +82,7 @@ fn who_is_told_of_damage_is_told_what_to_do_about_it() {
     let path = damaged(&folder, "constant");
     let err = run(&["verify", &path]).expect(111).err;
     assert!(
-        err.contains(&format!("'credenza dump --unchecked {path}' writes what can be read")),
+        err.contains(&format!("`credenza dump --unchecked {path}` writes what can be read")),
         "{err}"
     );
 }

@@ -1,7 +1,7 @@
 //! `credenza recover`: what is whole in a damaged hash or btree store.
 
 use crate::args::exit_status;
-use crate::exit::Status;
+use crate::exit::{self, Status};
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::{input, json, output, way};
@@ -22,6 +22,8 @@ use std::path::PathBuf;
 ///
 /// Of a btree store all tables are saved, and it is said how many records are lost. A damaged page costs the records in it;
 /// one that leads to others costs nothing, as long as these can be told from those of another table that is damaged, too.
+/// Where the names of tables are lost, what is whole of these is in tables called 'recovered 1' and so on. Pages without a
+/// checksum, as of a store that was not closed, are taken as they are, and counted.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -44,7 +46,7 @@ pub struct Recover {
 /// Runs the command.
 pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    match credenza::kind_of(&args.store) {
+    let done = match credenza::kind_of(&args.store) {
         Ok("btree") => btree_store(args, quiet),
         Ok(kind) if kind != "hash" => Err(Error::invalid(format!(
             "recover is for hash and btree stores, and this is one of kind '{kind}'; of a damaged one \
@@ -53,7 +55,15 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         .at(&args.store)),
         // What is no store is told with what it is.
         _ => hash_store(args, quiet),
-    }
+    };
+    done.or_else(|error| match exit::is_closed_pipe(&error) {
+        true => Err(error),
+        // What to do about damage is this command.
+        false => {
+            exit::say(&error);
+            Ok(Status::Failed)
+        }
+    })
 }
 
 /// What shows how far a recovery is.
@@ -115,20 +125,37 @@ fn btree_store(args: &Recover, quiet: bool) -> Result<Status> {
         "lost_records": found.lost_records,
         "tables": found.tables,
         "lost_tables": found.lost_tables,
+        "nameless_tables": found.nameless_tables,
         "lost_pages": found.lost_pages,
+        "unchecked_pages": found.unchecked_pages,
+        "is_older": found.is_older,
     });
     tell(args, quiet, done, || {
-        let records = output::counted(found.records, "record");
-        let within = match found.tables {
-            0 => String::new(),
-            n => format!(" in the main table and {}", output::counted(n, "other")),
-        };
-        let lost = output::counted(found.lost_records, "record");
-        let tables = match found.lost_tables {
-            0 => String::new(),
-            n => format!(", and all of {}", output::counted(n, "table")),
-        };
-        let pages = output::counted(found.lost_pages, "damaged page");
-        format!("{records}{within}; {lost} lost{tables}, {pages}")
+        let counted = output::counted;
+        let mut text = counted(found.records, "record");
+        if found.tables > 0 {
+            text += &format!(" in the main table and {}", counted(found.tables, "other"));
+        }
+        text += &format!(
+            "; {} lost, {}",
+            counted(found.lost_records, "record"),
+            counted(found.lost_pages, "damaged page")
+        );
+        if found.unchecked_pages > 0 {
+            let pages = counted(found.unchecked_pages, "page");
+            text += &format!(", {pages} without a checksum taken as they are");
+        }
+        if found.lost_tables > 0 {
+            let (lost, nameless) = (found.lost_tables, found.nameless_tables);
+            text += &format!(
+                "; the names of {} are lost, and what is whole of them is in {} called 'recovered N'",
+                counted(lost, "table"),
+                counted(nameless, "table")
+            );
+        }
+        if found.is_older {
+            text += "; what was committed last is lost, and all is as it was before";
+        }
+        text
     })
 }
