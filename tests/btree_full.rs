@@ -21,6 +21,10 @@ fn a_limit_below_the_journal_kills_nobody() {
     for i in 0..200u32 {
         store.insert(&i.to_le_bytes(), &[7; 500]).unwrap();
     }
+    // What is put leaves room for removals.
+    for i in 60..160u32 {
+        store.remove(&i.to_le_bytes()).unwrap();
+    }
     let mut child = sys::fork(|| {
         sys::give_up_after(60);
         sys::limit_file_size(Some(8192));
@@ -217,6 +221,51 @@ fn what_fills_its_disk_can_be_taken_out() {
             transaction.commit().unwrap_or_else(|e| panic!("{what}: {e}"));
         }
         assert!(store.read().unwrap().main().is_empty());
+        store.verify(|_, _| ()).unwrap();
+    }
+}
+
+/// Where each change is another process's, and values lie in pages of values: what was free in the file was put in to the last
+/// page, and removals failed as they wanted to put those pages in order.
+#[test]
+fn who_opens_a_store_anew_leaves_room_for_removals_too() {
+    let Some(mount) = Mount::of_size("256k") else {
+        println!("skipped: this user may not mount a small file system");
+        return;
+    };
+    let path = mount.path().join("store");
+    let mut state = State::new();
+    let mut rng = Rng::new(1);
+    let put = |state: &mut State, rng: &mut Rng| {
+        let (key, value) = (rng.bytes(8), vec![1; 1000]);
+        let is_done = BTree::create(&path).unwrap().insert(&key, &value).is_ok();
+        is_done.then(|| state.insert(key, value)).is_some()
+    };
+    for round in 0..3 {
+        while put(&mut state, &mut rng) {}
+        let some: Vec<Vec<u8>> = state.keys().step_by(6).cloned().collect();
+        // Much at once may be refused, and then changes nothing.
+        let done = (|| {
+            let store = BTree::open(&path)?;
+            let mut transaction = store.write()?;
+            for key in &some {
+                transaction.main().remove(key)?;
+            }
+            transaction.commit()
+        })();
+        if done.is_ok() {
+            some.iter().for_each(|key| drop(state.remove(key)));
+        }
+        while put(&mut state, &mut rng) {}
+        let mut keys: Vec<Vec<u8>> = state.keys().cloned().collect();
+        rng.shuffle(&mut keys);
+        for (i, key) in keys.iter().take(keys.len() / 2).enumerate() {
+            let removed = BTree::open(&path).unwrap().remove(key);
+            assert!(removed.unwrap_or_else(|e| panic!("round {round}, removal {i}: {e}")));
+            state.remove(key);
+        }
+        let store = BTree::open(&path).unwrap();
+        assert_eq!(state_of(&store, "a full disk"), state);
         store.verify(|_, _| ()).unwrap();
     }
 }

@@ -70,7 +70,7 @@ pub(crate) struct Core {
     pub missed: AtomicU32,
     /// The file could not grow when this process last wanted that.
     pub lacks_space: AtomicBool,
-    /// There was little more than what is left for removals then.
+    /// There was little more than what is left for removals when it last looked, or it did not yet.
     pub is_nearly_full: AtomicBool,
 }
 
@@ -137,7 +137,7 @@ impl Core {
             tracked: Tracked::default(),
             missed: AtomicU32::new(0),
             lacks_space: AtomicBool::new(false),
-            is_nearly_full: AtomicBool::new(false),
+            is_nearly_full: AtomicBool::new(true),
         })
     }
 

@@ -149,7 +149,12 @@ impl Core {
             self.redo(&recovered)?;
         }
         let commit = recovered.commit;
-        let is_older = if is_current { commit.number != newest } else { is_meta_lost };
+        // What came after it is not whole after a new start of the machine, but was there.
+        let is_newest = |later: Commit| later.stamp <= commit.stamp;
+        let is_older = match is_current {
+            true => commit.number != newest,
+            false => is_meta_lost || !self.shared_commit(newest).is_none_or(is_newest),
+        };
         Ok((Only { commit, since: recovered.since }, Doubt { is_older, needs_sums: false }))
     }
 

@@ -208,8 +208,13 @@ impl Writer<'_> {
                 packs[keeper].lose(far.len);
             }
         }
+        // A page may end with what has no room for the next value; and the leaves are copied as well.
+        let pages = 2 * live.iter().sum::<u64>().div_ceil(PAGE_BYTES) + 2 * starts.len() as u64;
         let is_loose = |(pack, live): (&Pack, u64)| is_close || pack.is_loose(live);
-        let loose: Vec<bool> = packs.iter().zip(live).map(is_loose).collect();
+        let mut loose: Vec<bool> = packs.iter().zip(live).map(is_loose).collect();
+        if !is_close && loose.contains(&true) && !self.scratch.space.can_take(self.core, pages)? {
+            loose.fill(false);
+        }
         for (part, (own, is_loose)) in packs.iter_mut().zip(&loose).enumerate() {
             if *is_loose {
                 *own = Pack::default();

@@ -149,15 +149,33 @@ impl Space {
             core.is_nearly_full.store(false, Ordering::Relaxed);
             return Ok(());
         }
-        let mut found = room + (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
-        for page in 0..self.end {
-            if found >= wanted {
-                return Ok(());
-            }
-            found += u64::from(self.is_page_free(core, page)?);
+        if self.has_free(core, room, wanted)? {
+            return Ok(());
         }
         core.lacks_space.store(true, Ordering::Relaxed);
         Err(core.map.no_room("make longer and keep room for removals"))
+    }
+
+    /// Whether there are so many pages, on the disk or free in the file.
+    fn has_free(&self, core: &Core, room: u64, wanted: u64) -> Result<bool> {
+        let mut found = room + (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
+        for page in 0..self.end {
+            if found >= wanted {
+                return Ok(true);
+            }
+            found += u64::from(self.is_page_free(core, page)?);
+        }
+        Ok(found >= wanted)
+    }
+
+    /// Whether so many pages can be taken for what is well to do, and can be left: on a full disk a removal is not to fail
+    /// for it.
+    pub(crate) fn can_take(&self, core: &Core, pages: u64) -> Result<bool> {
+        let is_full = core.is_nearly_full.load(Ordering::Relaxed);
+        if !is_full && !core.lacks_space.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
+        self.has_free(core, core.map.room() / PAGE_BYTES, pages)
     }
 
     /// The same, where the disk was nearly full when this process last looked.
