@@ -187,7 +187,7 @@ impl BTreeBuilder {
         self.finish_load()?;
         // The other way round these are dropped.
         let BTreeBuilder { place, store, mut recording, .. } = self;
-        store.sync().map_err(|e| place.named(e))?;
+        store.sync_and_cut().map_err(|e| place.named(e))?;
         drop(store);
         Building::publishing(&mut recording, || publish(place))
     }

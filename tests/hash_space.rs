@@ -482,7 +482,10 @@ fn holes_that_cannot_be_filled_are_an_error() {
     std::fs::write(mount.path().join("rest"), vec![1; 2 << 20]).unwrap_err();
     for copy in &copies {
         let error = read(copy).unwrap_err().to_string();
-        assert!(error.contains("which has holes") && error.contains("free some space"), "{error}");
+        assert!(
+            error.contains("for the holes that the file has") && error.contains("free some space"),
+            "{error}"
+        );
     }
 }
 

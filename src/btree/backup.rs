@@ -20,6 +20,11 @@ use crate::{Error, Result};
 use std::path::Path;
 
 impl BTree {
+    /// Makes what nobody else has open durable, and cuts the free end of the file off.
+    pub(crate) fn sync_and_cut(&self) -> Result<()> {
+        self.core().sync().and_then(|()| self.core().trim(Trim::All, How::Sums)).of(self.core())
+    }
+
     /// Copies the store with all its tables, as it is at this moment, to a new file at `path`, while
     /// others read and write: as small as it can be, checked, and durable when the call returns. It
     /// appears whole, or not at all. The space of what is replaced or removed meanwhile is not used
@@ -114,8 +119,8 @@ impl<'p> NewCopy<'p> {
     /// Makes it durable, and checks it.
     fn checked(self, progress: &mut dyn FnMut(u64, u64)) -> Result<Staged> {
         let NewCopy { path, staged, core, half } = self;
-        core.sync().and_then(|()| core.trim(Trim::All, How::Sums)).map_err(|e| e.at(path))?;
         let copy = BTree::of(core, Durability::Buffered, None)?;
+        copy.sync_and_cut().map_err(|e| e.at(path))?;
         copy.verify(|done, total| {
             // Their product may have more than 64 bits.
             let part = u128::from(done.min(total)) * u128::from(half) / u128::from(total.max(1));

@@ -46,10 +46,7 @@ pub(crate) fn fill_holes(file: &File) -> Result<()> {
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
                     if meta.blocks().saturating_mul(512) < meta.len() =>
                 {
-                    return Err(Error::io(
-                        "make room for all of the file, which has holes,",
-                        error,
-                    ));
+                    return Err(Error::io("make room for the holes that the file has", error));
                 }
                 _ => return Ok(()),
             }
@@ -95,7 +92,7 @@ pub(crate) fn refuse_holes(file: &File, meta: &Metadata) -> Result<()> {
     let missing = meta.len().saturating_sub(meta.blocks().saturating_mul(512));
     if room_on_disk(file).is_some_and(|room| room < missing) {
         let error = io::Error::from_raw_os_error(libc::ENOSPC);
-        return Err(Error::io("make room in memory for all of the file, which has holes,", error));
+        return Err(Error::io("make room in memory for the holes that the file has", error));
     }
     Ok(())
 }

@@ -559,3 +559,29 @@ fn a_killed_shell_leaves_nothing_of_its_transaction() {
     let folder = Folder::new();
     kill_a_shell(&store_of(&folder, &[("bob", "1001")]));
 }
+
+/// A store that is converted was longer by what it had grown for.
+#[test]
+fn what_is_converted_is_as_small_as_a_backup() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[("a", "1"), ("b", "2")]);
+    let [converted, copied] = ["converted", "copied"].map(|name| folder.path(name));
+    run(&["convert", &store, &converted, "--to", "btree"]).expect(0);
+    run(&["backup", &store, &copied]).expect(0);
+    let len = |path: &str| std::fs::metadata(path).expect("a file").len();
+    assert_eq!(len(&converted), len(&copied));
+    let err = run(&["convert", &store, "-", "--to", "btree"]).expect(111).err;
+    assert!(err.contains("a store cannot be written to standard output"), "{err}");
+}
+
+/// An empty file that is made a store was called one that was there.
+#[test]
+fn an_empty_file_becomes_a_new_store() {
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let path = folder.file(engine, "");
+        let create = ["create", "--if-missing", "--engine", engine, &path];
+        assert_eq!(run(&create).expect(0).text(), format!("{path}: a new {engine} store\n"));
+        assert_eq!(run(&create).expect(0).text(), format!("{path}: was there already\n"));
+    }
+}

@@ -231,6 +231,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     as_private_as(&args.source, &args.target);
     match args.to {
         Form::Store(kind) => {
+            input::refuse_dash(&args.target)?;
             let bar = Arc::new(Bar::new(quiet));
             let replaced = source.replaced(&args.target, &args.source)?;
             let count = store(&source, kind, args, &bar, quiet)?;

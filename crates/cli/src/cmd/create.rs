@@ -130,6 +130,8 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
         }
         Err(e) => return Err(Error::io("create", e).at(path)),
     };
+    // What was there and empty is made one.
+    let is_made = is_new || std::fs::metadata(&file).is_ok_and(|meta| meta.len() == 0);
     let made = make(args).inspect_err(|_| {
         // Else it would be in the way when there is room for it.
         if is_new && std::fs::metadata(&file).is_ok_and(|meta| meta.len() == 0) {
@@ -141,14 +143,14 @@ pub fn run(args: &Create, quiet: bool) -> Result<Status> {
     if args.json {
         let done = serde_json::json!({
             "kind": kind,
-            "created": is_new,
+            "created": is_made,
             "records": records,
             "limit_bytes": limit,
         });
         json::tell(&json::with_paths([("store", path)], done))?;
     } else if !quiet {
         let path = output::shown(path);
-        output::tell(if is_new {
+        output::tell(if is_made {
             format!("{path}: a new {kind} store\n")
         } else {
             format!("{path}: was there already\n")

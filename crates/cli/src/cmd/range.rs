@@ -90,7 +90,7 @@ pub struct Range {
     output: PathBuf,
 
     /// With --to: do not compare what is read with its checksum, as with 'dump'
-    #[arg(long, requires = "to")]
+    #[arg(long, requires = "to", conflicts_with_all = ["keys", "full", "json"])]
     unchecked: bool,
 }
 
