@@ -375,10 +375,11 @@ fn nothing_is_in_the_place_of_a_backup_s_index() {
     let error = store.backup(&copy, |_, _| ()).unwrap_err().to_string();
     assert!(error.contains("copy-index: a file of the store beside it belongs here"), "{error}");
     assert!(!copy.exists());
-    // A file of the user's makes way, as for every other store.
+    // A file of the user's makes way when the copy is opened, as for every other store.
     std::fs::remove_dir(&index).unwrap();
     std::fs::write(&index, "mine").unwrap();
     store.backup(&copy, |_, _| ()).unwrap();
-    assert_eq!(std::fs::read(folder.path().join("copy-index.1")).unwrap(), b"mine");
+    assert_eq!(std::fs::read(&index).unwrap(), b"mine");
     assert_eq!(Hash::open(&copy).unwrap().len().unwrap(), 1);
+    assert_eq!(std::fs::read(folder.path().join("copy-index.1")).unwrap(), b"mine");
 }

@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, SEGMENT_HEADER, index_of, is_index,
-    session, unit_of, unit_place, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, SEGMENT_HEADER, index_of, session,
+    unit_of, unit_place, words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -14,7 +14,7 @@ use super::removal::Removal;
 use super::scan::Span;
 use super::verify::LogNow;
 use super::view::Holds;
-use crate::os::aside::make_way;
+use crate::os::aside::check_way;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
 use crate::os::holes::fill_holes;
@@ -44,7 +44,7 @@ impl Hash {
         copied.map_err(|e| self.named(e))?;
         let index = index_of(&staged.target().now());
         // What keeps its index from its place is met while there is no store yet.
-        make_way(&index, is_index)?;
+        check_way(&index)?;
         staged.publish()?;
         if !super::is_index(&index) {
             return Ok(());

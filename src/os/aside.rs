@@ -8,7 +8,7 @@ use super::opening::refuse_open;
 use super::place::sync_folder_of;
 use super::publish::{rename_new, with};
 use crate::{Error, Result};
-use std::fs::OpenOptions;
+use std::fs::{Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -17,6 +17,19 @@ use std::path::Path;
 const HEAD: u64 = 16;
 /// So many names are tried.
 const NAMES: u32 = 1000;
+
+/// An error if what is at `path` is no file, and so will not make way for one.
+pub(crate) fn check_way(path: &Path) -> Result<()> {
+    path.symlink_metadata().map_or(Ok(()), |meta| check_movable(path, &meta))
+}
+
+fn check_movable(path: &Path, meta: &Metadata) -> Result<()> {
+    if meta.is_file() || meta.is_symlink() {
+        return Ok(());
+    }
+    let what = "a file of the store beside it belongs here: give this another name";
+    Err(Error::invalid(what).at(path))
+}
 
 /// Gives what is at `path` another name, `path` and a number, unless it may be replaced: a file whose first bytes are of
 /// this kind, as `is_own` says.
@@ -39,10 +52,7 @@ pub(crate) fn make_way(path: &Path, is_own: fn(&[u8]) -> bool) -> Result<()> {
         }
         _ => {}
     }
-    if !meta.is_file() && !meta.is_symlink() {
-        let what = "a file of the store beside it belongs here: give this another name";
-        return Err(Error::invalid(what).at(path));
-    }
+    check_movable(path, &meta)?;
     for number in 1..=NAMES {
         match rename_new(path, &with(path, format!(".{number}"))) {
             Err(e) if e.kind() == ErrorKind::AlreadyExists => {}
