@@ -101,8 +101,8 @@ pub fn recover(
     let source = snapshot.source().checked().of(snapshot.source())?;
     let commit = snapshot.commit();
     let raw = Source::unchecked(store.core(), commit.end);
-    let only = store.core().only();
-    let (as_of, since) = (AsOf::of_only(store.core()), only.and_then(|only| only.since.as_ref()));
+    let since = store.core().only().and_then(|only| only.since.as_ref());
+    let as_of = AsOf::of_only(store.core());
     let as_of = as_of.ok_or_else(|| Error::invalid("a store to be recovered is only read"))?;
     let half = commit.end * PAGE_BYTES;
     let copy = NewCopy::begin(to, half)?;
@@ -123,28 +123,12 @@ pub fn recover(
         done: 0,
         progress: &mut report,
     };
-    let (tables, lost_tables) = walk.catalog(&commit.catalog)?;
-    let found = (|| {
-        let main = SalvagedTable::of(Vec::new(), commit.main, "")?;
-        let mut writer = Writer::begin(copy.core())?;
-        let tables = [main].into_iter().chain(tables).collect();
-        let mut target = Target { tables, nameless: 0, writer: &mut writer };
-        walk.all(&mut target, lost_tables == 0)?;
-        let found = Recovered {
-            lost_tables,
-            lost_pages: walk.lost_pages,
-            unchecked_pages: walk.unchecked_pages,
-            is_older: doubt.is_older || was_there_more(store.core(), commit, len),
-            ..target.found()
-        };
-        target.commit()?;
-        Ok(found)
-    })();
     // What comes of reading has the damaged store's name by then.
-    let found = found.map_err(|e: Error| e.at(to))?;
+    let found = walk.copy_to(copy.core()).map_err(|e| e.at(to))?;
+    let is_older = doubt.is_older || was_there_more(store.core(), commit, len);
     drop(snapshot);
     copy.publish_new(&mut progress)?;
-    Ok(found)
+    Ok(Recovered { is_older, ..found })
 }
 
 /// Whether a page in the file has a checksum that was made for a later commit.
@@ -297,6 +281,21 @@ struct Salvage<'a, 'c> {
 }
 
 impl<'a> Salvage<'a, '_> {
+    /// Copies what is whole to an empty store.
+    fn copy_to(&mut self, to: &Core) -> Result<Recovered> {
+        let (main, catalog) = (self.commit.main, self.commit.catalog);
+        let (tables, lost_tables) = self.catalog(&catalog)?;
+        let main = SalvagedTable::of(Vec::new(), main, "")?;
+        let mut writer = Writer::begin(to)?;
+        let tables = [main].into_iter().chain(tables).collect();
+        let mut target = Target { tables, nameless: 0, writer: &mut writer };
+        self.all(&mut target, lost_tables == 0)?;
+        let (lost_pages, unchecked_pages) = (self.lost_pages, self.unchecked_pages);
+        let found = Recovered { lost_tables, lost_pages, unchecked_pages, ..target.found() };
+        target.commit()?;
+        Ok(found)
+    }
+
     /// The tables with names, and of how many nothing is known.
     fn catalog(&mut self, catalog: &Tree) -> Result<(Vec<SalvagedTable>, u64)> {
         let mut tables: Vec<SalvagedTable> = Vec::new();
