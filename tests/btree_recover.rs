@@ -5,6 +5,7 @@ mod common;
 use common::sample::{COMMITS, METAS, PAGE, STATE, Sample, sample, word};
 use common::subject::{State, Subject};
 use common::{Rng, ordered, rounds, seed, write_anew};
+use credenza::Durability;
 use credenza::btree::{self, BTree, Duplicates, KeyType, Recovered, TableOptions};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -282,6 +283,50 @@ fn an_older_commit_is_said_to_be_one() {
     let mut bytes = closed;
     bytes[1024..2816].fill(0);
     assert_eq!(records(&bytes), (0, true));
+}
+
+/// What was appended to the journal is durable, and tells of what comes behind it.
+#[test]
+fn a_damaged_journal_is_said_to_tell_of_less() {
+    const JOURNAL: [usize; 2] = [2408, 2424];
+    let (_folder, path) = folder();
+    let from = path.join("from");
+    let store = BTree::options().create(true).durability(Durability::Sync).open(&from).unwrap();
+    let mut transaction = store.write().unwrap();
+    (0..20_000).for_each(|i| drop(transaction.main().insert(&ordered(i), b"value").unwrap()));
+    transaction.commit().unwrap();
+    // Until there is one.
+    for i in 0..12 {
+        store.remove(&ordered(i * 1500 + 7)).unwrap();
+    }
+    let before = std::fs::read(&from).unwrap();
+    for i in 0..12 {
+        store.remove(&ordered(i * 1500)).unwrap();
+    }
+    let mut bytes = std::fs::read(&from).unwrap();
+    drop(store);
+    let [page, end] = JOURNAL.map(|at| word(&bytes, at) as usize);
+    assert!(page > 0 && end > 1000, "no journal: {page} {end}");
+    // Of what was written since, the journal alone came to the disk.
+    let journal = page * PAGE..page * PAGE + end.next_multiple_of(PAGE);
+    let appended = bytes[journal.clone()].to_vec();
+    let len = before.len().max(journal.end);
+    bytes[..before.len()].copy_from_slice(&before);
+    bytes.truncate(len);
+    bytes[journal.clone()].copy_from_slice(&appended);
+    BTree::reboot(&mut bytes);
+    let told = |bytes: &[u8]| {
+        let (found, _) = saved(&path, bytes).unwrap();
+        (found.records, found.is_older)
+    };
+    let (all, is_older) = told(&bytes);
+    assert_eq!((all, is_older), (20_000 - 24, false));
+    for at in (journal.start..journal.start + end).step_by(end / 40) {
+        let mut bytes = bytes.clone();
+        bytes[at] ^= 4;
+        let (found, is_older) = told(&bytes);
+        assert!(found > all && is_older, "{at}: {found} of {all}, {is_older}");
+    }
 }
 
 /// Whatever else is damaged, the table of pages and what processes share included.

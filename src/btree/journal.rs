@@ -139,6 +139,8 @@ pub(crate) struct Recovered {
     /// What was appended to the base; none if that is the commit.
     pub since: Option<Since>,
     bytes: Vec<u8>,
+    /// Whether the file ends within the journal.
+    is_cut: bool,
 }
 
 /// What the table of pages says as of the base, and what has to be done again.
@@ -153,6 +155,11 @@ pub(crate) struct Since {
 
 impl Recovered {
     fn entries(&self) -> impl Iterator<Item = Entry<'_>> {
+        self.entries_to().map(|(entry, _)| entry)
+    }
+
+    /// The same, each with where it ends.
+    fn entries_to(&self) -> impl Iterator<Item = (Entry<'_>, usize)> {
         let base = &self.base.commit;
         let (mut at, mut before) = (0, (base.stamp, base.end));
         let mut seed = self.base.journal.map_or(0, |journal| journal.salt);
@@ -160,10 +167,25 @@ impl Recovered {
             let (entry, len, sum) = Entry::decode(self.bytes.get(at..)?, seed)?;
             let is_next = entry.follows(before, base.end);
             (at, seed, before) = (at + len, sum, (entry.commit.stamp, entry.commit.end));
-            is_next.then_some(entry)
+            is_next.then_some((entry, at))
         })
     }
+
+    /// Whether something of a later commit stands behind the last whole entry: it was being appended when the power failed,
+    /// or is damaged.
+    pub(crate) fn is_torn(&self) -> bool {
+        let last = self.entries_to().last();
+        let (stamp, end) =
+            last.map_or((self.base.commit.stamp, 0), |(entry, end)| (entry.commit.stamp, end));
+        // As an entry begins: what is left of those before an earlier base has lower stamps.
+        let word = |i: usize| le64(&self.bytes, end + 8 * i).unwrap_or(0);
+        let (before, own) = (word(2), word(4));
+        self.is_cut || before == stamp || own > stamp && own - stamp <= NEAR_STAMPS
+    }
 }
+
+/// The stamps of commits that are appended one after the other are no further apart.
+const NEAR_STAMPS: u64 = 1 << 20;
 
 impl Core {
     /// The state that counts after a power failure: the later durable commit, and what was appended to
@@ -174,7 +196,7 @@ impl Core {
             return Ok(None);
         };
         self.check_commit(&base.commit)?;
-        let mut bytes = Vec::new();
+        let (mut bytes, mut is_cut) = (Vec::new(), false);
         if let Some(Journal { page, pages, .. }) = base.journal {
             let end = page.saturating_add(pages);
             if pages > PAGES.1 || end > base.commit.end {
@@ -186,8 +208,9 @@ impl Core {
                 self.map.file().metadata().map_err(|e| Error::io("ask the size of", e))?.len();
             let there = len.saturating_sub(page * PAGE_BYTES).min(bytes.len() as u64);
             read_exact_at(self.map.file(), &mut bytes[..there as usize], page * PAGE_BYTES)?;
+            is_cut = there < bytes.len() as u64;
         }
-        let mut found = Recovered { base, commit: base.commit, since: None, bytes };
+        let mut found = Recovered { base, commit: base.commit, since: None, bytes, is_cut };
         let mut changes = BTreeMap::new();
         let mut commit = base.commit;
         for entry in found.entries() {

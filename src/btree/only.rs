@@ -35,6 +35,8 @@ pub(crate) struct Doubt {
     pub is_older: bool,
     /// Whether of its pages only those are good that have a checksum.
     pub needs_sums: bool,
+    /// Whether it has no checksum itself.
+    pub is_unchecked: bool,
 }
 
 impl Core {
@@ -142,20 +144,22 @@ impl Core {
         if let Some(commit) = shared {
             let since = self.changes_to_redo(&commit).unwrap_or(None);
             let is_older = commit.number != newest;
-            return Ok((Only { commit, since }, Doubt { is_older, needs_sums: !is_current }));
+            let doubt = Doubt { is_older, needs_sums: !is_current, is_unchecked: true };
+            return Ok((Only { commit, since }, doubt));
         }
         let recovered = durable.ok_or_else(no_durable)?;
         if recovered.since.is_some() {
             self.redo(&recovered)?;
         }
-        let commit = recovered.commit;
+        let (commit, is_torn) = (recovered.commit, recovered.is_torn());
         // What came after it is not whole after a new start of the machine, but was there.
         let is_newest = |later: Commit| later.stamp <= commit.stamp;
         let is_older = match is_current {
             true => commit.number != newest,
-            false => is_meta_lost || !self.shared_commit(newest).is_none_or(is_newest),
+            false => is_torn || is_meta_lost || !self.shared_commit(newest).is_none_or(is_newest),
         };
-        Ok((Only { commit, since: recovered.since }, Doubt { is_older, needs_sums: false }))
+        let doubt = Doubt { is_older, needs_sums: false, is_unchecked: false };
+        Ok((Only { commit, since: recovered.since }, doubt))
     }
 
     /// What the file says of the commit with this number, if it is there.

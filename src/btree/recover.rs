@@ -39,7 +39,7 @@ use std::path::Path;
 /// More transactions than were ever undone since a commit.
 const MOST_UNDONE: u64 = 1 << 32;
 
-/// Most tables that are made of what no table is known for.
+/// Most tables that are made of what no table is known for; the last one has all the rest.
 const MOST_NAMELESS: u64 = 1000;
 
 /// What [`recover`] found.
@@ -61,7 +61,7 @@ pub struct Recovered {
     /// Pages of 4 KiB that were damaged, or are missing.
     pub lost_pages: u64,
     /// Pages that were taken as they are, for want of a checksum: of a store that was not closed or synced since they were
-    /// written, or as the checksum is lost.
+    /// written (that with the newest commit among them), or as the checksum is lost.
     pub unchecked_pages: u64,
     /// Whether there was a later commit that is lost: then what it had changed is as it was before, which is not counted.
     pub is_older: bool,
@@ -119,7 +119,7 @@ pub fn recover(
         gaps: Vec::new(),
         doubtful: BTreeSet::new(),
         lost_pages: 0,
-        unchecked_pages: 0,
+        unchecked_pages: u64::from(doubt.is_unchecked),
         done: 0,
         progress: &mut report,
     };
@@ -506,17 +506,21 @@ impl<'a> Salvage<'a, '_> {
         (!keys.is_empty() && gaps.all(|other| other == table)).then_some(table)
     }
 
-    /// Whether all records of a leaf are those of a catalog.
+    /// Whether all records of a leaf are those of a catalog, with roots that are such.
     fn is_catalog(&self, bytes: &Bytes) -> bool {
-        let is_table = |i: usize| {
-            let value =
-                leaf::value(bytes, i).ok().and_then(|value| self.source.value(0, value).ok());
-            let tree = value.and_then(|value| kind::decode("", value).ok()).map(|(tree, _)| tree);
-            tree.is_some_and(|tree| {
-                tree.root != 0 && Link(tree.root).page() < self.commit.end && levels(&tree).is_ok()
-            })
+        let is_root = |tree: &Tree| {
+            let level = levels(tree).ok().flatten();
+            level.is_some_and(|level| self.raw.page_on(Link(tree.root).page(), level).is_ok())
         };
-        count(bytes) > 0 && (0..count(bytes)).all(is_table)
+        let is_table = |i: usize| {
+            let mut name = Vec::new();
+            leaf::key_of(bytes, i, self.source, &mut name).ok()?;
+            let value = leaf::value(bytes, i).ok()?;
+            let value = self.source.value(0, value).ok()?;
+            let (tree, _) = kind::decode(str::from_utf8(&name).ok()?, value).ok()?;
+            ((1..=MAX_NAME).contains(&name.len()) && is_root(&tree)).then_some(())
+        };
+        count(bytes) > 0 && (0..count(bytes)).all(|i| is_table(i).is_some())
     }
 
     /// The trees that no walk came by, each as a table whose name nobody knows.
@@ -527,7 +531,9 @@ impl<'a> Salvage<'a, '_> {
             let (bytes, has_sum) = self.whole(*page, level, false).ok()?;
             has_sum.then_some((*page, level, bytes))
         };
-        let found: Vec<_> = unseen.filter_map(|page| level_of(&page)).collect();
+        let mut found: Vec<_> = unseen.filter_map(|page| level_of(&page)).collect();
+        // Whole trees first, then leaves of which nothing is known.
+        found.sort_by_key(|(page, level, _)| (std::cmp::Reverse(*level), *page));
         let mut below = BTreeSet::new();
         for (_, level, bytes) in &found {
             let links = (0..count(bytes)).filter_map(|i| inner::link(bytes, i).ok());
@@ -538,10 +544,11 @@ impl<'a> Salvage<'a, '_> {
             if level == 0 && self.is_catalog(bytes) {
                 continue;
             }
-            if target.nameless == MOST_NAMELESS {
-                break;
-            }
-            let table = target.add_nameless()?;
+            // All others in the last one.
+            let table = match target.nameless < MOST_NAMELESS {
+                true => target.add_nameless()?,
+                false => target.tables.len() - 1,
+            };
             let put = &mut |key: &[u8], value: &[u8]| target.put(table, key, value);
             self.branch(table, page, level, (None, None), put)?;
         }
