@@ -293,7 +293,9 @@ fn a_damaged_journal_is_said_to_tell_of_less() {
     let from = path.join("from");
     let store = BTree::options().create(true).durability(Durability::Sync).open(&from).unwrap();
     let mut transaction = store.write().unwrap();
-    (0..20_000).for_each(|i| drop(transaction.main().insert(&ordered(i), b"value").unwrap()));
+    for i in 0..20_000 {
+        transaction.main().insert(&ordered(i), b"value").unwrap();
+    }
     transaction.commit().unwrap();
     // Until there is one.
     for i in 0..12 {
