@@ -29,7 +29,7 @@ pub mod result;
 mod rng;
 mod runner;
 mod settings;
-mod shell;
+pub mod shell;
 mod torture;
 mod workload;
 

@@ -1,7 +1,7 @@
 //! Commands that a user is told to type.
 
-/// A word for a shell.
-pub(crate) fn quoted(word: &str) -> String {
+/// A word as a shell takes it: as it is, or between single quotes.
+pub fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@%,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();

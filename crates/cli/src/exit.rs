@@ -6,8 +6,8 @@
 use crate::output::{printable, shown};
 use clap::builder::styling::{AnsiColor, Style};
 use credenza::{Error, ErrorKind, Result};
+use credenza_bench::shell::quoted;
 use std::io::{ErrorKind as IoKind, Write};
-use std::path::Path;
 use std::process::ExitCode;
 
 /// What a command that ran to its end has to say to the shell.
@@ -71,7 +71,7 @@ pub fn say(error: &Error) {
 /// What can be done with a store that is damaged.
 fn to_save(error: &Error) -> Option<String> {
     let (ErrorKind::Corrupt { .. }, Some(path)) = (error.kind(), error.path()) else { return None };
-    let shown = quoted(path);
+    let shown = quoted(&shown(path));
     match credenza::kind_of(path).ok()? {
         "hash" | "btree" => {
             Some(format!("`credenza recover {shown} NEW` makes a store of all that is whole of it"))
@@ -79,16 +79,6 @@ fn to_save(error: &Error) -> Option<String> {
         _ => Some(format!(
             "`credenza dump --unchecked {shown}` writes what can be read of it, wrong as it may be"
         )),
-    }
-}
-
-/// A path as a shell takes it.
-fn quoted(path: &Path) -> String {
-    let shown = shown(path);
-    let is_plain = |c: char| c.is_alphanumeric() || "/._-+=@%,:".contains(c);
-    match shown.chars().all(is_plain) {
-        true => shown,
-        false => format!("'{}'", shown.replace('\'', r"'\''")),
     }
 }
 

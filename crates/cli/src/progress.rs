@@ -90,6 +90,18 @@ impl Bar {
         self.bar.set_position(done);
     }
 
+    /// What is told how many bytes are done, and of how many, which becomes known meanwhile.
+    pub fn of_bytes(&self, what: &'static str) -> impl FnMut(u64, u64) {
+        let mut known = None;
+        move |done, total| {
+            if known != Some(total) {
+                known = Some(total);
+                self.begin(what, Unit::Bytes, known);
+            }
+            self.at(done);
+        }
+    }
+
     /// As [`Bar::at`], for calls so frequent that looking at the clock would cost: one in 1024
     /// is heard.
     #[inline]

@@ -4,7 +4,7 @@ use crate::args::{LeaseArgs, exit_status, unchanging};
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::private::as_private_as;
-use crate::progress::{Bar, Unit};
+use crate::progress::Bar;
 use crate::replaced::{Replaced, check_is_store};
 use crate::target::Kind;
 use crate::waiting::{self, for_others};
@@ -55,14 +55,10 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     check_is_store(&args.target, "FILE, the store to copy, is named first, and then TARGET")?;
     as_private_as(&args.store, &args.target);
     let bar = Bar::new(quiet);
-    let mut known = None;
-    let progress = |done, total| {
+    let mut told = bar.of_bytes("copying");
+    let progress = move |done, total| {
         waiting::is_over();
-        if known != Some(total) {
-            known = Some(total);
-            bar.begin("copying", Unit::Bytes, known);
-        }
-        bar.at(done);
+        told(done, total);
     };
     let kind = match store {
         Store::Hash(store) => {

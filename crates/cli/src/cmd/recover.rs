@@ -3,7 +3,7 @@
 use crate::args::exit_status;
 use crate::exit::{self, Status};
 use crate::private::as_private_as;
-use crate::progress::{Bar, Unit};
+use crate::progress::Bar;
 use crate::{input, json, output, way};
 use clap::Args;
 use credenza::{Error, Result, btree, hash};
@@ -66,18 +66,6 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     })
 }
 
-/// What shows how far a recovery is.
-fn progress(quiet: bool) -> impl FnMut(u64, u64) {
-    let (bar, mut known) = (Bar::new(quiet), None);
-    move |done, total| {
-        if known != Some(total) {
-            known = Some(total);
-            bar.begin("recovering", Unit::Bytes, known);
-        }
-        bar.at(done);
-    }
-}
-
 fn tell(
     args: &Recover,
     quiet: bool,
@@ -94,8 +82,10 @@ fn tell(
 
 fn hash_store(args: &Recover, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.target);
-    let recover = || hash::recover(&args.store, &args.target, progress(quiet));
-    let found = way::noting(&args.target, recover)?;
+    let bar = Bar::new(quiet);
+    let progress = bar.of_bytes("recovering");
+    let found = way::noting(&args.target, || hash::recover(&args.store, &args.target, progress))?;
+    drop(bar);
     let done = serde_json::json!({
         "records_found": found.records,
         "records": found.keys,
@@ -118,8 +108,10 @@ fn hash_store(args: &Recover, quiet: bool) -> Result<Status> {
 
 fn btree_store(args: &Recover, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.target);
-    let recover = || btree::recover(&args.store, &args.target, progress(quiet));
-    let found = way::noting(&args.target, recover)?;
+    let bar = Bar::new(quiet);
+    let progress = bar.of_bytes("recovering");
+    let found = way::noting(&args.target, || btree::recover(&args.store, &args.target, progress))?;
+    drop(bar);
     let done = serde_json::json!({
         "records": found.records,
         "lost_records": found.lost_records,

@@ -82,14 +82,10 @@ fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
     let store = args.read.open(path)?;
     let bar = Bar::new(quiet);
     bar.begin("checking", Unit::Bytes, None);
-    let mut known = None;
+    let mut told = bar.of_bytes("checking");
     let progress = |done, total| {
         waiting::is_over();
-        if known != Some(total) {
-            known = Some(total);
-            bar.begin("checking", Unit::Bytes, known);
-        }
-        bar.at(done);
+        told(done, total);
     };
     match &store {
         Store::Hash(_) | Store::BTree(_) => for_others(|| store.verify(progress))?,
