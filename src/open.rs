@@ -9,7 +9,7 @@ use crate::os::file::{open_regular, read_exact_at};
 use crate::os::lock::is_locked;
 use crate::os::opening::OPEN;
 use crate::stats::{Operations, Statistics};
-use crate::store_files::{file_of, files_of, preload, residency};
+use crate::store_files::{file_of, files_of, residency};
 use crate::store_stats::{StoreStats, btree_stats, hash_stats};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::io;
@@ -375,15 +375,15 @@ impl Store {
     }
 
     /// Reads the whole file, and the index beside it if there is one, into memory and returns when
-    /// it is there.
+    /// it is there: in huge pages where the kernel can, as of a [`Constant`](crate::constant::Constant::preload).
     ///
     /// # Errors
     /// The file cannot be read.
     pub fn preload(&self) -> Result<()> {
         match self {
             Store::Constant(store) => store.preload(),
-            Store::Hash(store) => preload(&files_of(store)?),
-            Store::BTree(store) => preload(&file_of(store)?),
+            Store::Hash(store) => store.preload(),
+            Store::BTree(store) => store.preload(),
             Store::Cdb(store) => store.preload(),
             Store::Cdb64(store) => store.preload(),
             Store::Mcdb(store) => store.preload(),

@@ -9,6 +9,28 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+impl Hash {
+    /// Reads the file and the index beside it into memory and returns when they are there: in huge pages where the kernel
+    /// can, as of a [`Constant`](crate::constant::Constant::preload). What the store grows by later has small ones.
+    ///
+    /// # Errors
+    /// The files cannot be read.
+    pub fn preload(&self) -> Result<()> {
+        preload(&files_of(self)?)
+    }
+}
+
+impl BTree {
+    /// Reads the file into memory and returns when it is there: in huge pages where the kernel can, as of a
+    /// [`Constant`](crate::constant::Constant::preload). What the store grows by later has small ones.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub fn preload(&self) -> Result<()> {
+        preload(&file_of(self)?)
+    }
+}
+
 /// The file of a btree store; none if it is in memory.
 pub(crate) fn file_of(store: &BTree) -> Result<Vec<(PathBuf, File)>> {
     let Some(path) = store.path() else { return Ok(Vec::new()) };
@@ -33,21 +55,27 @@ fn again(file: &File, path: &Path) -> Result<File> {
 }
 
 /// Reads the files of a store that changes into memory: by reading, for a map of a file that its
-/// writers make shorter cannot be touched safely.
-pub(crate) fn preload(files: &[(PathBuf, File)]) -> Result<()> {
+/// writers make shorter cannot be touched safely. The kernel does not touch it when it puts pages together.
+fn preload(files: &[(PathBuf, File)]) -> Result<()> {
     let mut piece = vec![0; 1 << 20];
     for (path, file) in files {
-        let mut at = 0;
-        loop {
-            match file.read_at(&mut piece, at) {
-                Ok(0) => break,
-                Ok(count) => at += count as u64,
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) => return Err(Error::io("read", e).at(path)),
-            }
-        }
+        let len = read_all(file, &mut piece).map_err(|e| Error::io("read", e).at(path))?;
+        Map::of_file(file, len).map_err(|e| e.at(path))?.put_together();
     }
     Ok(())
+}
+
+/// How many bytes there are in a file, all of which are read.
+fn read_all(file: &File, piece: &mut [u8]) -> io::Result<u64> {
+    let mut at = 0;
+    loop {
+        match file.read_at(piece, at) {
+            Ok(0) => return Ok(at),
+            Ok(count) => at += count as u64,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
 }
 
 /// How much of the files of a store that changes is in memory. Their maps are asked about, not read.

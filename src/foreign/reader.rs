@@ -196,7 +196,8 @@ impl<F: Format> Reader<F> {
         read!(self, source => self.inner.layout.verify(&source, &mut progress))
     }
 
-    /// Reads the whole file into memory and returns when it is there.
+    /// Reads the whole file into memory and returns when it is there, in huge pages as of a
+    /// [`Constant`](crate::constant::Constant::preload).
     ///
     /// # Errors
     /// The file cannot be read.

@@ -8,13 +8,13 @@
 
 #![allow(unsafe_code)]
 
+use super::huge::{self, map_aligned, map_near};
 use super::process::random_word;
 use super::room::Room;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::{Error, Result};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 
 /// They are taken in whole numbers of these, which are whole pages of any size: only such can be given back.
@@ -158,21 +158,17 @@ fn is_left(len: usize) -> bool {
     }
 }
 
-/// Maps a file, near an address if that is free.
+/// Maps a file, near an address if that is free, or else where huge pages may begin.
 fn map(file: &File, protection: i32, kind: i32, near: u64, len: u64) -> io::Result<NonNull<u8>> {
-    let flags = kind | libc::MAP_NORESERVE;
-    let near = std::ptr::without_provenance_mut(near as usize);
-    // SAFETY: a new map where nothing is touches no memory in use.
-    let base = unsafe { libc::mmap(near, len as usize, protection, flags, file.as_raw_fd(), 0) };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+    let (kind, len) = (kind | libc::MAP_NORESERVE, len as usize);
+    match near {
+        0 => map_aligned(file, protection, kind, len),
+        near => map_near(file, protection, kind, near as usize, len),
     }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
 }
 
 fn unmap(base: NonNull<u8>, len: u64) {
-    // SAFETY: what was mapped there is this module's, and nobody has it, or has it any more.
-    unsafe { libc::munmap(base.as_ptr().cast(), len as usize) };
+    huge::unmap(base, len as usize);
 }
 
 #[cfg(test)]

@@ -10,9 +10,11 @@
 #![allow(unsafe_code)]
 
 use super::file::buffer;
+use super::file_map::FileMap;
 use super::holes::lacks_pages;
+use super::huge::HUGE_BYTES;
 use crate::{Error, Result};
-use memmap2::{Mmap, MmapMut, UncheckedAdvice};
+use memmap2::MmapMut;
 use std::fs::File;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -86,7 +88,7 @@ pub(crate) struct Map {
 #[derive(Debug)]
 enum Memory {
     Nothing,
-    File(Mmap),
+    File(FileMap),
     Copy(MmapMut),
 }
 
@@ -104,12 +106,10 @@ impl Map {
     /// Maps the first `len` bytes of `file`, which must not be shorter.
     pub(crate) fn of_file(file: &File, len: u64) -> Result<Map> {
         let len = to_usize(len)?;
-        // SAFETY: the map is read-only and not longer than the file. The bytes may change only if
-        // another program writes into the published file, which the documentation of `Access`
-        // forbids; every read of them is bounds-checked against the slice, so that even then
-        // decoding stays within the map.
-        let map = unsafe { memmap2::MmapOptions::new().len(len).map(file) };
-        let map = map.map_err(|e| Error::io("map", e))?;
+        if len == 0 {
+            return Ok(Map::nothing());
+        }
+        let map = FileMap::new(file, len).map_err(|e| Error::io("map", e))?;
         Ok(Map { start: map.as_ptr(), len: map.len(), memory: Memory::File(map) })
     }
 
@@ -126,27 +126,27 @@ impl Map {
     #[inline(always)]
     pub(crate) fn bytes(&self) -> &[u8] {
         // SAFETY: `start` and `len` describe bytes of the map that `self` owns: all of a file's
-        // map, or the first `len` of a copy's, which was made at least that long; or no bytes.
+        // map, or the first `len` of a copy's, which was made at least that long; or no bytes. Those of a file may
+        // change only if another program writes into the published file, which the documentation of `Access`
+        // forbids; every read of them is bounds-checked against the slice, so that even then decoding stays
+        // within the map.
         unsafe { std::slice::from_raw_parts(self.start, self.len) }
     }
 
     /// Passes `advice` on; a private copy needs none.
     pub(crate) fn advise(&self, advice: Advice) -> Result<()> {
         let Memory::File(map) = &self.memory else { return Ok(()) };
-        let done = match advice {
-            Advice::Normal => map.advise(memmap2::Advice::Normal),
-            Advice::Random => map.advise(memmap2::Advice::Random),
-            Advice::Sequential => map.advise(memmap2::Advice::Sequential),
+        let advice = match advice {
+            Advice::Normal => libc::MADV_NORMAL,
+            Advice::Random => libc::MADV_RANDOM,
+            Advice::Sequential => libc::MADV_SEQUENTIAL,
+            Advice::DontNeed => libc::MADV_DONTNEED,
             Advice::WillNeed => {
                 self.will_need(0, self.len);
-                Ok(())
-            }
-            Advice::DontNeed => {
-                // SAFETY: the map is a shared, read-only file map: pages dropped here are read
-                // again from the same file, with the same content.
-                unsafe { map.unchecked_advise(UncheckedAdvice::DontNeed) }
+                return Ok(());
             }
         };
+        let done = map.advise(advice, 0..self.len);
         done.map_err(|e| Error::io("advise the kernel about", e))
     }
 
@@ -158,19 +158,33 @@ impl Map {
         let end = at.saturating_add(len as u64).min(map.len() as u64);
         // The kernel reads no more than its read-ahead limit for one call, and forgets the rest.
         for piece in (start..end).step_by(PIECE_BYTES as usize) {
-            let len = (end - piece).min(PIECE_BYTES);
-            let _ = map.advise_range(memmap2::Advice::WillNeed, piece as usize, len as usize);
+            let piece = piece as usize..end.min(piece + PIECE_BYTES) as usize;
+            let _ = map.advise(libc::MADV_WILLNEED, piece);
         }
     }
 
-    /// Reads every page in now, and returns when they are in memory.
+    /// Reads every page in now, and returns when they are in memory: in huge pages where the kernel can.
     pub(crate) fn preload(&self) -> Result<()> {
         let Memory::File(map) = &self.memory else { return Ok(()) };
+        self.populate(map)?;
+        map.put_together();
+        // The kernel has taken them off the page table.
+        self.populate(map)
+    }
+
+    /// Has the pages that are in memory be huge ones where the kernel can; none of them is touched.
+    pub(crate) fn put_together(&self) {
+        if let Memory::File(map) = &self.memory {
+            map.put_together();
+        }
+    }
+
+    fn populate(&self, map: &FileMap) -> Result<()> {
         // WILLNEED starts the reads in large pieces, POPULATE_READ waits for them and fills the
         // page table. Kernels before 5.14 lack the latter; touching the pages does the same.
-        let _ = map.advise(memmap2::Advice::WillNeed);
+        let _ = map.advise(libc::MADV_WILLNEED, 0..self.len);
         #[cfg(target_os = "linux")]
-        match map.advise(memmap2::Advice::PopulateRead) {
+        match map.advise(libc::MADV_POPULATE_READ, 0..self.len) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() != std::io::ErrorKind::InvalidInput => {
                 // Whoever touched these pages would be ended.
@@ -178,7 +192,8 @@ impl Map {
             }
             Err(_) => {}
         }
-        let sum = map.iter().step_by(page_bytes()).fold(0u8, |sum, b| sum.wrapping_add(*b));
+        let sum =
+            self.bytes().iter().step_by(page_bytes()).fold(0u8, |sum, b| sum.wrapping_add(*b));
         std::hint::black_box(sum);
         Ok(())
     }
@@ -217,8 +232,7 @@ impl Map {
 /// At least `len` bytes of zeros, in huge pages where the kernel grants them: a process that fills
 /// them takes one page fault where it would take 512.
 pub(crate) fn huge_buffer(len: usize) -> std::io::Result<MmapMut> {
-    const HUGE: usize = 2 << 20;
-    let map = MmapMut::map_anon(len.max(1).div_ceil(HUGE) * HUGE)?;
+    let map = MmapMut::map_anon(len.max(1).next_multiple_of(HUGE_BYTES as usize))?;
     #[cfg(target_os = "linux")]
     // A kernel without huge pages refuses: the memory is then merely slower.
     let _ = map.advise(memmap2::Advice::HugePage);

@@ -1,10 +1,10 @@
 //! The only folder that talks to the kernel, and so the only shared one that may say `unsafe`.
 //!
 //! Reading order: [`file`] (opening and positioned reads), [`map`] (memory maps and what the kernel is told about
-//! them), [`holes`] (files that a map is not safe for as they are), [`memory`] (how much this process may have),
-//! [`source`] (one reading interface over both), [`publish`] (how a new file takes the place of an old one) with
-//! [`access`] (and what it takes over of it), [`aside`] (and what it does not take the place of) and [`place`] (where that
-//! is, whatever its folder is called meanwhile).
+//! them) with [`file_map`] (where they are) and [`huge`] (their pages), [`holes`] (files that a map is not safe for as
+//! they are), [`memory`] (how much this process may have), [`source`] (one reading interface over both), [`publish`]
+//! (how a new file takes the place of an old one) with [`access`] (and what it takes over of it), [`aside`] (and what
+//! it does not take the place of) and [`place`] (where that is, whatever its folder is called meanwhile).
 //!
 //! Then what stores that change need: [`shared`] (maps that grow, of many processes) with [`addresses`] (where they
 //! are) and [`room`] (how many each takes), [`ballast`] (room for changes where each takes some), [`lock`] (which a
@@ -22,7 +22,9 @@ pub(crate) mod aside;
 pub mod atomic;
 mod ballast;
 pub(crate) mod file;
+mod file_map;
 pub(crate) mod holes;
+pub(crate) mod huge;
 pub(crate) mod lease;
 pub(crate) mod lock;
 pub(crate) mod map;

@@ -110,7 +110,7 @@ impl Driver for BTree {
             Home::Main | Home::Several(_) => String::new(),
         };
         format!(
-            "defaults{table}, with its lock between processes, advice RANDOM for a cold cache; build: {build} in one transaction; single \
+            "defaults{table}, with its lock between processes, preload, or advice RANDOM for a cold cache; build: {build} in one transaction; single \
              changes: one transaction for the whole phase, or one for each; lookups: one snapshot"
         )
     }
@@ -357,6 +357,11 @@ fn up_to(
 impl Store for Reader {
     const IS_ORDERED: bool = true;
     const SCANS_BACK: bool = true;
+    const PRELOADS: bool = true;
+
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        self.store.get().preload()
+    }
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
@@ -412,6 +417,11 @@ impl Store for Reader {
 impl Store for Changer {
     const IS_ORDERED: bool = true;
     const SCANS_BACK: bool = true;
+    const PRELOADS: bool = true;
+
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        self.store.get().preload()
+    }
 
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {

@@ -47,7 +47,7 @@ impl Driver for Constant {
     }
 
     fn tuning(&self, _: &Shape) -> String {
-        "defaults; advice RANDOM for a cold cache".to_owned()
+        "defaults; preload, or advice RANDOM for a cold cache".to_owned()
     }
 
     fn build(&self, records: &Records, _: &Shape, path: &Path) -> Result<()> {
@@ -106,6 +106,8 @@ impl Driver for Constant {
 }
 
 impl Store for constant::Constant {
+    const PRELOADS: bool = true;
+
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         let value = Get::get(self, key)?;

@@ -68,8 +68,8 @@ impl Driver for Hash {
     }
 
     fn tuning(&self, _: &Shape) -> String {
-        "defaults: grows as records come, with its lock between processes, nothing sized; advice \
-         RANDOM for a cold cache"
+        "defaults: grows as records come, with its lock between processes, nothing sized; preload, or \
+         advice RANDOM for a cold cache"
             .to_owned()
     }
 
@@ -171,6 +171,8 @@ impl Driver for Hash {
 }
 
 impl Store for hash::Hash {
+    const PRELOADS: bool = true;
+
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         Ok(self.get_with(key, take)?.is_some())
@@ -186,6 +188,10 @@ impl Store for hash::Hash {
             take(key, value);
             Ok(())
         })
+    }
+
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        hash::Hash::preload(self)
     }
 
     fn own_counters(&mut self) -> Result<Vec<OwnCount>> {
@@ -210,6 +216,12 @@ fn own_counters(store: &hash::Hash) -> Result<Vec<OwnCount>> {
 }
 
 impl Store for Changer {
+    const PRELOADS: bool = true;
+
+    fn preload(&mut self, _: &Path) -> Result<()> {
+        self.store.get().preload()
+    }
+
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         match &self.transaction {

@@ -196,6 +196,8 @@ pub(super) struct McdbStore<'d> {
 }
 
 impl Store for McdbStore<'_> {
+    const PRELOADS: bool = true;
+
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         let (finder, start) = (&raw mut self.finder, key.as_ptr().cast());

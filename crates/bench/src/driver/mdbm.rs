@@ -392,6 +392,8 @@ fn absent(call: &'static str) -> Result<bool> {
 }
 
 impl Store for MdbmStore<'_> {
+    const PRELOADS: bool = true;
+
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {
         let key = Datum::of(key)?;

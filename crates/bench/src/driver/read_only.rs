@@ -15,6 +15,7 @@ fn refused() -> Error {
 impl<S: Store> Store for ReadOnly<S> {
     const IS_ORDERED: bool = S::IS_ORDERED;
     const SCANS_BACK: bool = S::SCANS_BACK;
+    const PRELOADS: bool = S::PRELOADS;
 
     #[inline]
     fn get(&mut self, key: &[u8], take: impl FnMut(&[u8])) -> Result<bool> {

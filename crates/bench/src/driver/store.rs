@@ -16,6 +16,8 @@ pub(crate) trait Store {
     const IS_ORDERED: bool = false;
     /// Whether there is [`Store::scan_back`].
     const SCANS_BACK: bool = false;
+    /// Whether it has a call of its own for [`Store::preload`].
+    const PRELOADS: bool = false;
 
     /// Gives the value of `key` to `take`, or says `false` if there is none. The bytes need not
     /// live longer than the call.
