@@ -155,10 +155,47 @@ fn is_within((low, high): Between<'_>, key: &[u8]) -> bool {
 }
 
 /// Where leaves may be missing from a table: what is below an inner page that was left out, or all of it.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Gap {
     table: usize,
     low: Option<Vec<u8>>,
     high: Option<Vec<u8>>,
+}
+
+impl Gap {
+    fn between(&self) -> Between<'_> {
+        (self.low.as_deref(), self.high.as_deref())
+    }
+
+    /// Whether one that begins no earlier begins within this one, or where it ends.
+    fn reaches(&self, next: &Gap) -> bool {
+        self.table == next.table && (self.high.is_none() || next.low <= self.high)
+    }
+}
+
+/// The gaps of each table, in order; none reaches another.
+fn put_in_order(mut gaps: Vec<Gap>) -> Vec<Vec<Gap>> {
+    gaps.sort_unstable();
+    gaps.dedup_by(|next, gap| {
+        let is_one = gap.reaches(next);
+        if is_one
+            && gap.high.is_some()
+            && next.high.as_ref().is_none_or(|high| gap.high.as_ref() < Some(high))
+        {
+            gap.high = next.high.take();
+        }
+        is_one
+    });
+    let mut by_table: Vec<Vec<Gap>> = Vec::new();
+    for gap in gaps {
+        match by_table.last_mut() {
+            Some(table) if table.first().is_some_and(|first| first.table == gap.table) => {
+                table.push(gap)
+            }
+            _ => by_table.push(vec![gap]),
+        }
+    }
+    by_table
 }
 
 /// A table, and what becomes of it.
@@ -479,13 +516,14 @@ impl<'a> Salvage<'a, '_> {
 
     /// The leaves that no walk came by, each where it belongs.
     fn orphans(&mut self, target: &mut Target<'_, '_>) -> Result<()> {
+        let gaps = put_in_order(std::mem::take(&mut self.gaps));
         for page in 0..self.seen.len() as u64 {
             if self.seen[page as usize] {
                 continue;
             }
             // Without a checksum it may be one that is free, and of which the table of pages is damaged.
             let Ok((bytes, true)) = self.whole(page, 0, false) else { continue };
-            if let Some(table) = self.table_of(bytes, target) {
+            if let Some(table) = self.table_of(bytes, &gaps, target) {
                 let put = &mut |key: &[u8], value: &[u8]| target.put(table, key, value);
                 self.leaf(page, bytes, (None, None), put)?;
             }
@@ -494,16 +532,17 @@ impl<'a> Salvage<'a, '_> {
     }
 
     /// The table that a leaf is of, if one alone has a gap where all its keys belong.
-    fn table_of(&self, bytes: &Bytes, target: &Target<'_, '_>) -> Option<usize> {
+    fn table_of(&self, bytes: &Bytes, gaps: &[Vec<Gap>], target: &Target<'_, '_>) -> Option<usize> {
         let keys: Vec<Vec<u8>> = self.keys_of(bytes).map(|(_, key)| key).collect();
-        let takes = |gap: &&Gap| {
-            let between = (gap.low.as_deref(), gap.high.as_deref());
-            let table = &target.tables[gap.table];
-            keys.iter().all(|key| is_within(between, key) && table.takes(key))
-        };
-        let mut gaps = self.gaps.iter().filter(takes).map(|gap| gap.table);
-        let table = gaps.next()?;
-        (!keys.is_empty() && gaps.all(|other| other == table)).then_some(table)
+        let first = keys.first()?;
+        let mut tables = gaps.iter().filter_map(|gaps| {
+            let begun = gaps.partition_point(|gap| gap.low.as_ref().is_none_or(|low| low <= first));
+            let gap = gaps.get(begun.checked_sub(1)?)?;
+            let takes = |key: &Vec<u8>| target.tables[gap.table].takes(key);
+            keys.iter().all(|key| is_within(gap.between(), key) && takes(key)).then_some(gap.table)
+        });
+        let table = tables.next()?;
+        tables.next().is_none().then_some(table)
     }
 
     /// Whether all records of a leaf are those of a catalog, with roots that are such.
