@@ -367,7 +367,7 @@ pub(crate) fn refuse_long(path: &Path, end: &str) -> Result<()> {
 
 #[cold]
 fn is_there(target: &Path) -> Error {
-    let what = "there is a file already, and perhaps the only one: name another";
+    let what = "there is a file already, which is not replaced, as it may be all there is of a store: name another";
     Error::invalid(what).at(target)
 }
 

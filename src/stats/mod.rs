@@ -36,6 +36,7 @@ mod thread;
 pub use clock::Clock;
 pub use histogram::Histogram;
 pub use observer::Observer;
+pub(crate) use observer::is_statistics;
 pub use operation::{Operation, Outcome};
 pub use options::{Event, Latency, Statistics};
 pub(crate) use recorder::{Begun, Counters, Done, Moved, Own};

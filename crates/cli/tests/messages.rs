@@ -44,6 +44,25 @@ fn a_file_of_another_store_is_named_with_what_makes_one_of_it() {
     }
 }
 
+/// It was "neither the magic number of a constant, hash or btree file, nor a header whose tables follow each other".
+#[test]
+fn what_lies_beside_a_store_is_named() {
+    let folder = Folder::new();
+    for (begin, says) in [
+        (b"\x89CRDNZT\n", "it is what a program did, recorded: `credenza replay`"),
+        (
+            b"\x89CRDNZS\n",
+            "it is what was counted of the store whose name has no '-stats' behind it",
+        ),
+    ] {
+        let path = folder.file("beside", [&begin[..], &[0; 4088]].concat());
+        for command in ["verify", "scan", "dump"] {
+            let got = run(&[command, &path]).expect(111);
+            assert!(got.err.contains(says), "{command}: {}", got.err);
+        }
+    }
+}
+
 #[test]
 fn data_without_a_record_is_named() {
     let folder = Folder::new();

@@ -24,7 +24,7 @@ put KEY VALUE        give a key a value
 append VALUE         put it under the next number of a table whose records are numbered
 delete KEY...        take keys out
 scan [PREFIX [N]]    records whose keys begin so, at most N of them
-len                  how many keys there are
+len                  how many records there are
 stat                 what the store is made of
 begin                collect changes; all others wait with theirs until it is done
 commit               make the collected changes, at once
