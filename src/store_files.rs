@@ -2,6 +2,7 @@
 
 use crate::btree::BTree;
 use crate::hash::Hash;
+use crate::os::huge::HUGE_FROM;
 use crate::os::map::Map;
 use crate::{Error, Residency, Result};
 use std::fs::File;
@@ -58,9 +59,13 @@ fn again(file: &File, path: &Path) -> Result<File> {
 /// writers make shorter cannot be touched safely. The kernel does not touch it when it puts pages together.
 fn preload(files: &[(PathBuf, File)]) -> Result<()> {
     let mut piece = vec![0; 1 << 20];
+    let mut maps = Vec::with_capacity(files.len());
     for (path, file) in files {
         let len = read_all(file, &mut piece).map_err(|e| Error::io("read", e).at(path))?;
-        Map::of_file(file, len).map_err(|e| e.at(path))?.put_together();
+        maps.push((Map::of_file(file, len).map_err(|e| e.at(path))?, len));
+    }
+    if maps.iter().map(|(_, len)| len).sum::<u64>() >= HUGE_FROM {
+        maps.iter().for_each(|(map, _)| map.put_together());
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap()
 }
 
-const VALUE: [u8; 90] = [7; 90];
+const VALUE: [u8; 190] = [7; 190];
 
 /// Inserts, replaces and removes records by `put`, a removal without a value, while `preload` goes on; what is left.
 fn change(
@@ -34,8 +34,8 @@ fn change(
                 times += 1;
             }
         });
-        for i in 0..120_000 {
-            let key = ordered(rng.below(60_000));
+        for i in 0..300_000 {
+            let key = ordered(rng.below(190_000));
             if rng.below(4) == 0 {
                 assert_eq!(put(&key, None).unwrap(), state.remove(&key[..]).is_some());
             } else {
@@ -100,7 +100,7 @@ fn a_file_has_the_same_records_when_it_is_preloaded() {
     let [constant, cdb] = ["constant", "cdb"].map(|name| folder.path().join(name));
     let mut builder = BuildOptions::new().create(&constant).unwrap();
     let mut writer = CdbWriter::create(&cdb).unwrap();
-    const COUNT: u64 = 70_000;
+    const COUNT: u64 = 180_000;
     for i in 0..COUNT {
         builder.add(&ordered(i), &VALUE).unwrap();
         writer.add(&ordered(i), &VALUE).unwrap();

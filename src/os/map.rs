@@ -12,7 +12,7 @@
 use super::file::buffer;
 use super::file_map::FileMap;
 use super::holes::lacks_pages;
-use super::huge::HUGE_BYTES;
+use super::huge::{HUGE_BYTES, HUGE_FROM};
 use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
@@ -167,6 +167,9 @@ impl Map {
     pub(crate) fn preload(&self) -> Result<()> {
         let Memory::File(map) = &self.memory else { return Ok(()) };
         self.populate(map)?;
+        if (self.len as u64) < HUGE_FROM {
+            return Ok(());
+        }
         map.put_together();
         // The kernel has taken them off the page table.
         self.populate(map)

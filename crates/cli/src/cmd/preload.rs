@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 /// Read a store into memory, so that first lookups do not wait for the disk.
 ///
-/// A store in memory (tmpfs) has its pages put together into huge ones, on Linux from 6.1 on: lookups in
-/// a large one take a fifth to a third less time then, for whoever opens it.
+/// One in memory (tmpfs), of 32 MiB and more, has its pages put together into huge ones, on Linux from
+/// 6.1 on: lookups take a twentieth to a third less time then, for whoever opens it.
 ///
 /// Reports how much of the file, and of a hash store's index, was in memory before and is after; of a
 /// file that one neither owns nor may write to, the kernel says that all of it is. Without --lock the
