@@ -16,6 +16,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::ptr::{NonNull, null_mut};
 
+/// `MADV_COLLAPSE`, which not every C library names.
+#[cfg(target_os = "linux")]
+const COLLAPSE: libc::c_int = 25;
+
 /// Bytes of a huge page.
 pub(crate) const HUGE_BYTES: u64 = 2 << 20;
 
@@ -31,9 +35,8 @@ pub(super) unsafe fn put_together(base: *const u8, len: usize) {
     #[cfg(target_os = "linux")]
     for at in (0..len / HUGE_BYTES as usize).map(|page| page * HUGE_BYTES as usize) {
         // SAFETY: the caller promises the range; the call changes no byte of it.
-        let rc = unsafe {
-            libc::madvise(base.add(at).cast_mut().cast(), HUGE_BYTES as usize, libc::MADV_COLLAPSE)
-        };
+        let rc =
+            unsafe { libc::madvise(base.add(at).cast_mut().cast(), HUGE_BYTES as usize, COLLAPSE) };
         let is_busy = || {
             let error = io::Error::last_os_error().raw_os_error();
             matches!(error, Some(libc::EAGAIN | libc::EBUSY))
