@@ -53,6 +53,7 @@ mod estimate;
 #[cfg(test)]
 mod expiry;
 mod format;
+mod gaps;
 mod handle;
 mod heap;
 mod held;

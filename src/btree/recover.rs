@@ -17,6 +17,7 @@ use super::format::{
     Commit, FIXED, MAX_KEY, MAX_NAME, MAX_STORED_KEY, PAGE_BYTES, SUMMED, Tree, VALUES, born,
     page_sum,
 };
+use super::gaps::{Between, Gap, Gaps, is_within};
 use super::handle::BTree;
 use super::journal::Since;
 use super::kind::{self, Duplicates, Kind};
@@ -145,57 +146,6 @@ fn was_there_more(core: &Core, commit: &Commit, len: u64) -> bool {
 /// Whether it is the damaged store that something is wrong with.
 fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corrupt { .. })
-}
-
-/// From which key on, and up to which; `None` where it is not known, or there is no bound.
-type Between<'k> = (Option<&'k [u8]>, Option<&'k [u8]>);
-
-fn is_within((low, high): Between<'_>, key: &[u8]) -> bool {
-    low.is_none_or(|low| low <= key) && high.is_none_or(|high| key < high)
-}
-
-/// Where leaves may be missing from a table: what is below an inner page that was left out, or all of it.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Gap {
-    table: usize,
-    low: Option<Vec<u8>>,
-    high: Option<Vec<u8>>,
-}
-
-impl Gap {
-    fn between(&self) -> Between<'_> {
-        (self.low.as_deref(), self.high.as_deref())
-    }
-
-    /// Whether one that begins no earlier begins within this one, or where it ends.
-    fn reaches(&self, next: &Gap) -> bool {
-        self.table == next.table && (self.high.is_none() || next.low <= self.high)
-    }
-}
-
-/// The gaps of each table, in order; none reaches another.
-fn put_in_order(mut gaps: Vec<Gap>) -> Vec<Vec<Gap>> {
-    gaps.sort_unstable();
-    gaps.dedup_by(|next, gap| {
-        let is_one = gap.reaches(next);
-        if is_one
-            && gap.high.is_some()
-            && next.high.as_ref().is_none_or(|high| gap.high.as_ref() < Some(high))
-        {
-            gap.high = next.high.take();
-        }
-        is_one
-    });
-    let mut by_table: Vec<Vec<Gap>> = Vec::new();
-    for gap in gaps {
-        match by_table.last_mut() {
-            Some(table) if table.first().is_some_and(|first| first.table == gap.table) => {
-                table.push(gap)
-            }
-            _ => by_table.push(vec![gap]),
-        }
-    }
-    by_table
 }
 
 /// A table, and what becomes of it.
@@ -516,33 +466,21 @@ impl<'a> Salvage<'a, '_> {
 
     /// The leaves that no walk came by, each where it belongs.
     fn orphans(&mut self, target: &mut Target<'_, '_>) -> Result<()> {
-        let gaps = put_in_order(std::mem::take(&mut self.gaps));
+        let gaps = Gaps::of(std::mem::take(&mut self.gaps));
         for page in 0..self.seen.len() as u64 {
             if self.seen[page as usize] {
                 continue;
             }
             // Without a checksum it may be one that is free, and of which the table of pages is damaged.
             let Ok((bytes, true)) = self.whole(page, 0, false) else { continue };
-            if let Some(table) = self.table_of(bytes, &gaps, target) {
+            let keys: Vec<Vec<u8>> = self.keys_of(bytes).map(|(_, key)| key).collect();
+            let takes = |table: usize, key: &[u8]| target.tables[table].takes(key);
+            if let Some(table) = gaps.table_of(&keys, takes) {
                 let put = &mut |key: &[u8], value: &[u8]| target.put(table, key, value);
                 self.leaf(page, bytes, (None, None), put)?;
             }
         }
         Ok(())
-    }
-
-    /// The table that a leaf is of, if one alone has a gap where all its keys belong.
-    fn table_of(&self, bytes: &Bytes, gaps: &[Vec<Gap>], target: &Target<'_, '_>) -> Option<usize> {
-        let keys: Vec<Vec<u8>> = self.keys_of(bytes).map(|(_, key)| key).collect();
-        let first = keys.first()?;
-        let mut tables = gaps.iter().filter_map(|gaps| {
-            let begun = gaps.partition_point(|gap| gap.low.as_ref().is_none_or(|low| low <= first));
-            let gap = gaps.get(begun.checked_sub(1)?)?;
-            let takes = |key: &Vec<u8>| target.tables[gap.table].takes(key);
-            keys.iter().all(|key| is_within(gap.between(), key) && takes(key)).then_some(gap.table)
-        });
-        let table = tables.next()?;
-        tables.next().is_none().then_some(table)
     }
 
     /// Whether all records of a leaf are those of a catalog, with roots that are such.
