@@ -293,7 +293,7 @@ pub(crate) struct Compare {
     #[arg(value_name = "AFTER.json")]
     pub(crate) after: PathBuf,
     /// By how many percent a figure may be worse
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0)]
     pub(crate) threshold: f64,
     /// Compare unlike runs, too: the figures then say nothing of a change alone
     #[arg(long)]

@@ -13,7 +13,7 @@ use crate::waiting;
 use crate::way;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
 use credenza::stats::Statistics;
@@ -80,9 +80,27 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// What the words of a command line ask for.
+    pub fn of(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
+        let mut command = numbers_may_be_negative(Cli::command());
+        let mut found = command.try_get_matches_from_mut(self::words(words))?;
+        Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
+    }
+}
+
+/// An option that is given a number below zero says what is wrong with that, and is not itself in question.
+fn numbers_may_be_negative(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| match arg.get_long().is_some() && arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(numbers_may_be_negative)
+}
+
 /// The words of the command line, with the option -0 of 'get' and 'delete' as --null: beside keys that may
 /// be negative numbers it would be taken for one.
-pub fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
     let command = words.iter().skip(1).find(|word| *word != "-q" && *word != "--quiet");
     if command.is_some_and(|command| command == "get" || command == "delete") {
@@ -234,7 +252,7 @@ pub struct LeaseArgs {
     /// Of a btree store: keep what is read for so many seconds, such as 30. Others who write may use that
     /// space then; if one does before this command is done, it fails [default: keep it until the
     /// command is done, or killed]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     lease: Option<Duration>,
 }
 
@@ -277,8 +295,7 @@ pub struct WriteArgs {
         long,
         value_name = "buffered|sync|MILLISECONDS",
         default_value = "buffered",
-        value_parser = durability,
-        allow_negative_numbers = true
+        value_parser = durability
     )]
     durability: Durability,
 }
@@ -398,11 +415,11 @@ pub struct BuildArgs {
     /// Memory for records that wait to be written, or for a btree store sorted, such as 512M; what is
     /// over goes to a temporary file beside the store [default: a quarter of the machine's memory,
     /// or of what the program or its control group may have]
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     pub memory_budget: Option<u64>,
 
     /// Seed of the hash that places keys in a constant store; the same input and seed give the same bytes
-    #[arg(long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 }
 

@@ -36,13 +36,12 @@ mod waiting;
 mod way;
 mod words;
 
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     credenza_bench::keep_ends_of_children();
     credenza_bench::take_long_files_for_errors();
-    match args::Cli::try_parse_from(args::words(std::env::args_os())) {
+    match args::Cli::of(std::env::args_os()) {
         Ok(cli) => exit::finish(cmd::run(cli)),
         Err(error) => exit::usage(&error),
     }

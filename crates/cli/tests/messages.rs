@@ -206,6 +206,19 @@ fn a_negative_number_is_refused_for_what_it_is() {
             assert!(is_said, "{command} {option}: {}", got.err);
         }
     }
+    for (command, options) in [
+        ("bench", &["--records", "--rate", "--seed", "--rounds", "--timeout"][..]),
+        ("advise", &["--writes", "--misses", "--rate", "--seconds"]),
+        ("torture", &["--seed", "--records", "--round"]),
+        ("replay", &["--timeout", "--speed"]),
+    ] {
+        for option in options {
+            let got = run(&[command, option, "-4"]).expect(111);
+            let is_named =
+                got.err.contains(&option[2..]) && !got.err.contains("unexpected argument");
+            assert!(is_named, "{command} {option}: {}", got.err);
+        }
+    }
     let run_of = concat!(env!("CARGO_MANIFEST_DIR"), "/../bench/tests/fixtures/report.json");
     let got = run(&["bench", "compare", run_of, run_of, "--threshold", "-5"]).expect(111);
     assert!(got.err.contains("threshold") && !got.err.contains("unexpected"), "{}", got.err);

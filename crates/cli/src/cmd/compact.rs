@@ -35,7 +35,7 @@ pub struct Compact {
     store: PathBuf,
 
     /// Look at so many bytes of records or pages, such as 100M, and leave the rest [default: all]
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     budget: Option<u64>,
 
     /// Make the index of a hash store anew as well, as small as it can be

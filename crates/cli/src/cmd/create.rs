@@ -43,7 +43,7 @@ pub struct Create {
     if_missing: bool,
 
     /// How many bytes the records of a hash store may take, such as 64MiB: a cache
-    #[arg(long, value_name = "SIZE", value_parser = size, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
     limit: Option<u64>,
 
     /// Print the result as JSON

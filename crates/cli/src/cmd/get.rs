@@ -46,7 +46,7 @@ pub struct Get {
     all: bool,
 
     /// The Nth value of a key; 1 is the first
-    #[arg(long, value_name = "N", value_parser = from_one, allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = from_one)]
     nth: Option<u64>,
 
     /// Look up every key in this file, one a line; - is standard input. A carriage return that ends a

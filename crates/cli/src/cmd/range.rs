@@ -57,7 +57,7 @@ pub struct Range {
     reverse: bool,
 
     /// Stop after this many records
-    #[arg(short = 'n', long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number)]
     limit: Option<u64>,
 
     /// FROM, TO and PREFIX are written as hexadecimal digits

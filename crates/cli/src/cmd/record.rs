@@ -46,7 +46,7 @@ pub struct Record {
     keys: Keys,
 
     /// Bytes that the trace may have at most, such as 512M
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "1G")]
     limit: u64,
 
     /// The command and its arguments, behind --

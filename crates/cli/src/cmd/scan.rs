@@ -30,7 +30,7 @@ pub struct Scan {
     store: PathBuf,
 
     /// Stop after this many records
-    #[arg(short = 'n', long, value_name = "N", value_parser = number, allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number)]
     limit: Option<u64>,
 
     #[command(flatten)]

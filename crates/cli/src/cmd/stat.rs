@@ -75,11 +75,11 @@ pub struct Stat {
     live: bool,
 
     /// End after N reports
-    #[arg(long, value_name = "N", requires = "live", allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", requires = "live")]
     count: Option<u64>,
 
     /// The time between reports
-    #[arg(long, value_name = "SECONDS", requires = "live", default_value = "1", value_parser = pause, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", requires = "live", default_value = "1", value_parser = pause)]
     interval: Duration,
 
     #[command(flatten)]

@@ -37,15 +37,15 @@ pub struct Watch {
     store: PathBuf,
 
     /// Print a line at once if the number of changes is not this one [default: what it is now]
-    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER")]
     since: Option<u64>,
 
     /// End after this many lines
-    #[arg(short = 'n', long, value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long, value_name = "N")]
     count: Option<u64>,
 
     /// End after so many seconds, such as 2.5
-    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
     /// One JSON object a line
