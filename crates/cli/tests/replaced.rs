@@ -319,7 +319,7 @@ fn load_does_not_replace_a_store_that_was_made_while_it_read() {
     let ended = load.wait_with_output().expect("it ends");
     let err = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(111), "{err}");
-    assert!(err.contains("which is not replaced"), "{err}");
+    assert!(err.contains("while the input was read: load again, to add to it"), "{err}");
     is_there(&store);
 }
 
@@ -355,6 +355,30 @@ fn load_replaces_nothing_that_was_not_there_when_it_began() {
         assert_eq!(folder.names(), ["store"], "{kind}");
         // What was there is replaced, or refused, as before.
         run_with(&["load", &store, "--from", "tsv", "--to", "cdb"], b"bob\t1001\n").expect(0);
+        is_there(&store);
+    }
+}
+
+/// It was told to leave out --to, which it may not have had.
+#[test]
+fn a_load_says_that_another_has_made_the_store_meanwhile() {
+    for (first, second, says) in [
+        ("hash", "hash", "made a hash store here while the input was read: load again"),
+        (
+            "constant",
+            "btree",
+            "made a btree store here while the input was read: it is not replaced",
+        ),
+    ] {
+        let folder = Folder::new();
+        let store = folder.path("store");
+        let mut load = load_that_reads(&store, first);
+        run_with(&["load", &store, "--from", "tsv", "--to", second], b"bob\t1001\n").expect(0);
+        drop(load.stdin.take());
+        let ended = load.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(111), "{first}: {err}");
+        assert!(err.contains(says), "{first}: {err}");
         is_there(&store);
     }
 }

@@ -115,7 +115,9 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let filter = Filter::new(policy, target, &args.store);
     let publish = |target: Target| {
-        // Once more when all is read: somebody may have made a store there meanwhile.
+        if let Some(made) = Kind::changing_at(&args.store) {
+            return Err(made_meanwhile(made, args.to).at(&args.store));
+        }
         check_old(&args.store)?;
         way::noting(&args.store, || match is_new {
             true => target.finish_new(&bar),
@@ -140,6 +142,17 @@ fn check_old(path: &Path) -> Result<()> {
         return Err(Error::invalid(what).at(path));
     }
     check_is_store(path, "the STORE to build is named first, and then INPUT")
+}
+
+/// The error of who was to make a store, of this kind if that was said, where somebody else has `made` one while the input was
+/// read.
+fn made_meanwhile(made: Kind, wanted: Option<Kind>) -> Error {
+    let next = match wanted.is_none_or(|wanted| wanted == made) {
+        true => "load again, to add to it",
+        false => "it is not replaced, so load under another name",
+    };
+    let made = if made == Kind::Hash { "hash" } else { "btree" };
+    Error::invalid(format!("somebody made a {made} store here while the input was read: {next}"))
 }
 
 /// An error if the input is no text but a store.
