@@ -8,8 +8,8 @@ use crate::magic::{self, MAGIC, engine_of};
 use crate::os::file::{open_regular, read_exact_at};
 use crate::os::lock::is_locked;
 use crate::os::opening::OPEN;
-use crate::record::Trace;
-use crate::stats::{Operations, Statistics, is_statistics};
+use crate::record;
+use crate::stats::{Operations, Statistics, begin_statistics};
 use crate::store_files::{file_of, files_of, residency};
 use crate::store_stats::{StoreStats, btree_stats, hash_stats};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
@@ -260,9 +260,9 @@ fn recognise(path: &Path) -> Result<Kind> {
         "it is empty".into()
     } else if looks_like_text(&head) {
         "it looks like text; if it is a dump, `credenza load` makes a store of it".into()
-    } else if Trace::is_trace(path) {
+    } else if record::begins_a_trace(&head) {
         "it is what a program did, recorded: `credenza replay` does it again".into()
-    } else if is_statistics(path) {
+    } else if begin_statistics(&head) {
         "it is what was counted of the store whose name has no '-stats' behind it".into()
     } else if let Some(what) = foreign::unread(&head) {
         format!("it is {what}")

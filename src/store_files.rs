@@ -59,13 +59,16 @@ fn again(file: &File, path: &Path) -> Result<File> {
 /// writers make shorter cannot be touched safely. The kernel does not touch it when it puts pages together.
 fn preload(files: &[(PathBuf, File)]) -> Result<()> {
     let mut piece = vec![0; 1 << 20];
-    let mut maps = Vec::with_capacity(files.len());
+    let mut all = Vec::with_capacity(files.len());
     for (path, file) in files {
         let len = read_all(file, &mut piece).map_err(|e| Error::io("read", e).at(path))?;
-        maps.push((Map::of_file(file, len).map_err(|e| e.at(path))?, len));
+        all.push((file, len));
     }
-    if maps.iter().map(|(_, len)| len).sum::<u64>() >= HUGE_FROM {
-        maps.iter().for_each(|(map, _)| map.put_together());
+    if all.iter().map(|(_, len)| len).sum::<u64>() >= HUGE_FROM {
+        // Where there are no addresses for a map there are small pages.
+        let maps =
+            all.iter().filter_map(|(file, len)| Some((Map::of_file(file, *len).ok()?, file)));
+        maps.for_each(|(map, file)| map.put_together(file));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@
 
 #![allow(unsafe_code)]
 
-use super::huge::{map_aligned, put_together, unmap};
+use super::huge::{HUGE, can_be_huge, map_aligned, put_together, unmap};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -15,6 +15,8 @@ use std::ptr::NonNull;
 pub(super) struct FileMap {
     base: NonNull<u8>,
     len: usize,
+    /// Whether it can have huge pages, and the file, too.
+    can_be_huge: bool,
 }
 
 // SAFETY: the map stays where it is until this is dropped, and is only read.
@@ -26,7 +28,8 @@ impl FileMap {
     /// Maps the first `len` bytes, of which there is at least one. They may be read as long as the file has them.
     pub(super) fn new(file: &File, len: usize) -> io::Result<FileMap> {
         let base = map_aligned(file, libc::PROT_READ, libc::MAP_SHARED, len)?;
-        Ok(FileMap { base, len })
+        let can_be_huge = base.addr().get().is_multiple_of(HUGE) && can_be_huge(file);
+        Ok(FileMap { base, len, can_be_huge })
     }
 
     pub(super) fn as_ptr(&self) -> *const u8 {
@@ -47,11 +50,14 @@ impl FileMap {
         })
     }
 
-    /// Has the pages, which are in memory, be huge ones where they can.
-    pub(super) fn put_together(&self) {
-        // SAFETY: these are the addresses of the map, and the file had so many bytes. What it has lost since the kernel finds
-        // missing.
-        unsafe { put_together(self.base.as_ptr(), self.len) }
+    /// Has the pages be huge ones where they can: those that `file`, if others may cut it, still has.
+    pub(super) fn put_together(&self, file: Option<&File>) {
+        let len_of = |file: &File| file.metadata().map_or(0, |meta| meta.len() as usize);
+        let len = || file.map_or(self.len, len_of).min(self.len);
+        if self.can_be_huge {
+            // SAFETY: these are the addresses of the map.
+            unsafe { put_together(self.base.as_ptr(), len) }
+        }
     }
 
     /// Keeps the pages in memory until this is dropped.

@@ -10,6 +10,7 @@
 
 #![allow(unsafe_code)]
 
+use super::holes::is_in_memory;
 use super::map::page_bytes;
 use std::fs::File;
 use std::io;
@@ -21,29 +22,39 @@ use std::ptr::{NonNull, null_mut};
 const COLLAPSE: libc::c_int = 25;
 
 /// Bytes of a huge page.
-pub(crate) const HUGE_BYTES: u64 = 2 << 20;
+pub(crate) const HUGE: usize = 2 << 20;
 
 /// Stores of so many bytes have them. In smaller ones, of which the table has room for much, a lookup took up to a tenth less
 /// time; but the next build took an eighth more, as a host takes huge pages away when they are free, and small ones not.
 pub(crate) const HUGE_FROM: u64 = 32 << 20;
 
-/// Has the pages of a map of a file that begins at `base` be put together, where they can.
+/// Whether `file` can have huge pages: if it is in memory. Some kernels can give them to others, too, and forget all that they
+/// know of such a file when somebody opens it to write.
+pub(super) fn can_be_huge(file: &File) -> bool {
+    cfg!(target_os = "linux") && page_bytes() == 4096 && is_in_memory(file)
+}
+
+/// Has the pages of a map of such a file be put together, where they can, up to `len`, which is asked anew for each: what was
+/// cut off meanwhile would be made again.
 ///
 /// # Safety
-/// So many bytes are mapped there, of a file that has them.
-pub(super) unsafe fn put_together(base: *const u8, len: usize) {
+/// So many bytes are mapped at `base`.
+pub(super) unsafe fn put_together(base: *const u8, len: impl Fn() -> usize) {
     #[cfg(target_os = "linux")]
-    for at in (0..len / HUGE_BYTES as usize).map(|page| page * HUGE_BYTES as usize) {
-        // SAFETY: the caller promises the range; the call changes no byte of it.
-        let rc =
-            unsafe { libc::madvise(base.add(at).cast_mut().cast(), HUGE_BYTES as usize, COLLAPSE) };
-        let is_busy = || {
-            let error = io::Error::last_os_error().raw_os_error();
-            matches!(error, Some(libc::EAGAIN | libc::EBUSY))
-        };
-        if rc != 0 && !is_busy() {
-            // This kernel cannot, for this file; or there is no memory for more.
-            return;
+    {
+        let (mut at, mut is_any) = (0, false);
+        while at + HUGE <= len() {
+            // SAFETY: the caller promises the range; the call changes no byte of it.
+            let rc = unsafe { libc::madvise(base.add(at).cast_mut().cast(), HUGE, COLLAPSE) };
+            match io::Error::last_os_error().raw_os_error() {
+                _ if rc == 0 => is_any = true,
+                // Somebody uses it just now; or there is nothing.
+                Some(libc::EAGAIN) => {}
+                Some(libc::EINVAL) if is_any => {}
+                // This kernel cannot; or there is no memory for more.
+                _ => return,
+            }
+            at += HUGE;
         }
     }
     #[cfg(not(target_os = "linux"))]
@@ -58,38 +69,22 @@ pub(super) fn map_aligned(
     kind: i32,
     len: usize,
 ) -> io::Result<NonNull<u8>> {
-    // There are none where a limit leaves only what is needed.
-    let place = if len < HUGE_BYTES as usize { None } else { reserve(len).ok() };
-    let Some(base) = place else { return map_near(file, protection, kind, 0, len) };
-    let flags = kind | libc::MAP_FIXED;
-    // SAFETY: the addresses were reserved just now, and nobody else has them.
-    let found = mapped(unsafe {
-        libc::mmap(base.as_ptr().cast(), len, protection, flags, file.as_raw_fd(), 0)
-    });
-    if found.is_err() {
-        unmap(base, len);
-    }
-    found
+    // 0, which is none, where a limit leaves only what is needed.
+    let near = if len < HUGE { 0 } else { free_and_aligned(len).unwrap_or(0) };
+    map_near(file, protection, kind, near, len)
 }
 
-/// Addresses of `len` bytes, the first of which is one where a huge page may begin.
-fn reserve(len: usize) -> io::Result<NonNull<u8>> {
-    let huge = HUGE_BYTES as usize;
-    let more = len.checked_add(huge).ok_or(io::ErrorKind::OutOfMemory)?;
+/// An address where a huge page may begin, and behind which `len` bytes are free: if another thread takes them first, the kernel
+/// has others. Nothing is mapped over what there is, as is done with addresses that are kept: where that fails they may be
+/// another's by the time when they are given back.
+fn free_and_aligned(len: usize) -> Option<usize> {
+    let more = len.checked_add(HUGE)?;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a new map at an address of the kernel's choice touches no memory in use.
     let found = unsafe { libc::mmap(null_mut(), more, libc::PROT_NONE, flags, -1, 0) };
-    let found = mapped(found)?;
-    let skipped = found.addr().get().next_multiple_of(huge) - found.addr().get();
-    let end = (skipped + len).next_multiple_of(page_bytes());
-    // SAFETY: both lie within what was mapped just now, or at its end.
-    let [base, behind] = [skipped, end].map(|at| unsafe { found.add(at) });
-    for (from, bytes) in [(found, skipped), (behind, more.saturating_sub(end))] {
-        if bytes != 0 {
-            unmap(from, bytes);
-        }
-    }
-    Ok(base)
+    let found = mapped(found).ok()?;
+    unmap(found, more);
+    Some(found.addr().get().next_multiple_of(HUGE))
 }
 
 /// Maps the first `len` bytes of a file, near an address if that is free.
@@ -129,14 +124,17 @@ mod tests {
     #[test]
     fn maps_begin_where_a_huge_page_may() {
         let file = memory_file().unwrap();
-        for len in [1, 4096, HUGE_BYTES - 1, HUGE_BYTES, HUGE_BYTES + 1, 9 * HUGE_BYTES - 4095] {
-            file.set_len(len).unwrap();
-            file.write_all_at(&[7], len - 1).unwrap();
-            let map = FileMap::new(&file, len as usize).unwrap();
-            let is_aligned = (map.as_ptr() as u64).is_multiple_of(HUGE_BYTES);
-            assert!(is_aligned || len < HUGE_BYTES, "{len}");
+        for len in [1, 4096, HUGE - 1, HUGE, HUGE + 1, 9 * HUGE - 4095] {
+            file.set_len(len as u64).unwrap();
+            file.write_all_at(&[7], len as u64 - 1).unwrap();
+            let map = FileMap::new(&file, len).unwrap();
+            let is_aligned = map.as_ptr().addr().is_multiple_of(HUGE);
+            // Another thread may have taken the addresses.
+            if !is_aligned && len >= HUGE {
+                println!("not where a huge page may begin: {len}");
+            }
             // SAFETY: the map has so many bytes.
-            assert_eq!(unsafe { *map.as_ptr().add(len as usize - 1) }, 7);
+            assert_eq!(unsafe { *map.as_ptr().add(len - 1) }, 7);
         }
     }
 
@@ -149,20 +147,20 @@ mod tests {
 
     #[test]
     fn pages_that_are_put_together_keep_what_they_have() {
-        const LEN: u64 = 2 * HUGE_BYTES + 5000;
+        const LEN: usize = 2 * HUGE + 5000;
         let file = memory_file().unwrap();
         let bytes: Vec<u8> = (0..LEN).map(|i| (i % 251) as u8).collect();
         file.write_all_at(&bytes, 0).unwrap();
-        let map = FileMap::new(&file, LEN as usize).unwrap();
+        let map = FileMap::new(&file, LEN).unwrap();
         let before = huge_bytes();
-        map.put_together();
+        map.put_together(Some(&file));
         // SAFETY: the file has so many bytes, and nobody writes to it as long as the slice is there.
-        let found = unsafe { std::slice::from_raw_parts(map.as_ptr(), LEN as usize) };
+        let found = unsafe { std::slice::from_raw_parts(map.as_ptr(), LEN) };
         assert!(found == bytes, "something is lost");
-        assert_eq!(file.metadata().unwrap().len(), LEN);
+        assert_eq!(file.metadata().unwrap().len(), LEN as u64);
         match (before, huge_bytes()) {
             (Some(before), Some(after)) if after > before => {
-                assert!(after - before >= HUGE_BYTES, "{before} to {after}");
+                assert!(after - before >= HUGE as u64, "{before} to {after}");
             }
             found => println!("no huge pages seen: {found:?}"),
         }

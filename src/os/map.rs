@@ -12,7 +12,7 @@
 use super::file::buffer;
 use super::file_map::FileMap;
 use super::holes::lacks_pages;
-use super::huge::{HUGE_BYTES, HUGE_FROM};
+use super::huge::{HUGE, HUGE_FROM};
 use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
@@ -170,15 +170,15 @@ impl Map {
         if (self.len as u64) < HUGE_FROM {
             return Ok(());
         }
-        map.put_together();
+        map.put_together(None);
         // The kernel has taken them off the page table.
         self.populate(map)
     }
 
-    /// Has the pages that are in memory be huge ones where the kernel can; none of them is touched.
-    pub(crate) fn put_together(&self) {
+    /// Has the pages be huge ones where the kernel can, as long as `file`, which others may cut, has them; none is touched.
+    pub(crate) fn put_together(&self, file: &File) {
         if let Memory::File(map) = &self.memory {
-            map.put_together();
+            map.put_together(Some(file));
         }
     }
 
@@ -235,7 +235,7 @@ impl Map {
 /// At least `len` bytes of zeros, in huge pages where the kernel grants them: a process that fills
 /// them takes one page fault where it would take 512.
 pub(crate) fn huge_buffer(len: usize) -> std::io::Result<MmapMut> {
-    let map = MmapMut::map_anon(len.max(1).next_multiple_of(HUGE_BYTES as usize))?;
+    let map = MmapMut::map_anon(len.max(1).next_multiple_of(HUGE))?;
     #[cfg(target_os = "linux")]
     // A kernel without huge pages refuses: the memory is then merely slower.
     let _ = map.advise(memmap2::Advice::HugePage);
@@ -285,8 +285,10 @@ pub(crate) fn physical_memory_bytes() -> u64 {
     u64::try_from(pages).unwrap_or(0).saturating_mul(page_bytes() as u64)
 }
 
+/// A length that one slice can have.
 fn to_usize(len: u64) -> Result<usize> {
-    usize::try_from(len).map_err(|_| {
+    let len = usize::try_from(len).ok().filter(|len| isize::try_from(*len).is_ok());
+    len.ok_or_else(|| {
         Error::invalid("the file is larger than this machine can map; open it with Access::Read")
     })
 }

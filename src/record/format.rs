@@ -8,6 +8,12 @@ use xxhash_rust::xxh3::xxh3_64;
 /// What a trace begins with.
 pub(super) const MAGIC: [u8; 8] = *b"\x89CRDNZT\n";
 const VERSION: u32 = 1;
+
+/// Whether these bytes begin a trace.
+pub(crate) fn begins_a_trace(head: &[u8]) -> bool {
+    head.starts_with(&MAGIC)
+}
+
 /// What is decided when the trace is made.
 const FIXED_BYTES: usize = 128;
 const FIXED_SUM_AT: usize = FIXED_BYTES - 8;
@@ -62,7 +68,7 @@ impl Fixed {
 
     /// What is in the head, which may be cut off.
     pub(super) fn read(head: &[u8]) -> Result<Fixed> {
-        let is_trace = head.starts_with(&MAGIC) || (head.len() < 8 && MAGIC.starts_with(head));
+        let is_trace = begins_a_trace(head) || (head.len() < 8 && MAGIC.starts_with(head));
         if !is_trace || head.is_empty() {
             let found = "its first bytes are others; 'credenza record' makes traces".to_owned();
             return Err(Error::new(ErrorKind::WrongFormat { expected: "a trace", found }));

@@ -47,6 +47,7 @@ mod writer;
 pub(crate) use building::Building;
 pub use entry::{Action, Entry, Key};
 pub use format::Stopped;
+pub(crate) use format::begins_a_trace;
 pub use switch::{Keys, Options, flush, is_on, start, stop};
 pub use trace::{Entries, Trace, TracedStore};
 pub(crate) use tracer::{Ended, Tracer};

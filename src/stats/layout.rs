@@ -81,12 +81,17 @@ pub(super) fn header() -> [u8; CHECKED_BYTES] {
     header
 }
 
+/// Whether these bytes begin a file of statistics.
+pub(crate) fn begin_statistics(head: &[u8]) -> bool {
+    head.starts_with(&MAGIC)
+}
+
 /// Checks the first bytes of a file of `len` bytes.
 ///
 /// # Errors
 /// It is none of this format and version, or damaged.
 pub(super) fn check(head: &[u8], len: u64) -> Result<()> {
-    if !head.starts_with(&MAGIC) {
+    if !begin_statistics(head) {
         let found = match head.iter().all(|b| *b == 0) {
             true => "it is empty or being made; try again, and remove it if that stays so",
             false => "its first bytes differ; if nothing else needs it, remove it",

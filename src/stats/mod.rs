@@ -35,8 +35,8 @@ mod thread;
 
 pub use clock::Clock;
 pub use histogram::Histogram;
+pub(crate) use layout::begin_statistics;
 pub use observer::Observer;
-pub(crate) use observer::is_statistics;
 pub use operation::{Operation, Outcome};
 pub use options::{Event, Latency, Statistics};
 pub(crate) use recorder::{Begun, Counters, Done, Moved, Own};

@@ -101,7 +101,7 @@ impl Observer {
 }
 
 /// Whether a file begins as statistics do.
-pub(crate) fn is_statistics(path: &Path) -> bool {
+fn is_statistics(path: &Path) -> bool {
     let mut head = [0; MAGIC.len()];
     let opened = open_regular(path).and_then(|(file, _)| read_exact_at(&file, &mut head, 0));
     opened.is_ok() && head == MAGIC

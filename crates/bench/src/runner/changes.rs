@@ -309,7 +309,9 @@ impl<D: Driver> Round<'_, D> {
         if self.spec.cold {
             self.evict()?;
         }
-        driver.reopen(path, shape, false)
+        let mut store = driver.reopen(path, shape, false)?;
+        self.preload(&mut store)?;
+        Ok(store)
     }
 
     /// Opens the store for changes of at least this class, new or where there is one.

@@ -25,6 +25,7 @@ impl<D: Driver> Round<'_, D> {
         let (batch, is_warm) = (self.spec.batch, !self.spec.cold);
         let Inputs { records, queries, ranges, .. } = self.inputs;
         let mut store = self.driver.open(&self.path, &self.shape, self.reading())?;
+        self.preload(&mut store)?;
         let mut timeline = Timeline::new(self.spec.clock_ns);
         let (total, expected) = match phase {
             Phase::Range => {

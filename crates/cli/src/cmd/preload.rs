@@ -44,10 +44,10 @@ pub struct Preload {
 pub fn run(args: &Preload, quiet: bool) -> Result<Status> {
     let store = way::noting(&args.store, || credenza::open(&args.store))?;
     let before = store.residency()?;
+    // First, as pages that are put together later are locked no more.
+    store.preload()?;
     if args.lock {
         store.lock_in_memory()?;
-    } else {
-        store.preload()?;
     }
     let after = store.residency()?;
     note_untold(&args.store, quiet);
