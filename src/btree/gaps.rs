@@ -48,7 +48,7 @@ impl Gaps {
         let mut by_table: Vec<Vec<Gap>> = Vec::new();
         for gap in gaps {
             match by_table.last_mut() {
-                Some(table) if table.iter().all(|first| first.table == gap.table) => {
+                Some(table) if table.first().is_some_and(|first| first.table == gap.table) => {
                     table.push(gap)
                 }
                 _ => by_table.push(vec![gap]),

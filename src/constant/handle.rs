@@ -276,8 +276,8 @@ impl Constant {
     }
 
     /// Reads the whole file into memory and returns when it is there. On Linux from 6.1 on, the pages of one of 32 MiB and more
-    /// become huge ones where the kernel can do that, as it can for files in memory (tmpfs): for all who have the file mapped,
-    /// lookups take a twentieth to a third less time then. That takes another 0.1 to 5 ms for 2 MiB. Who had these pages locked
+    /// in memory (tmpfs) become huge ones where the kernel can do that: for all who have the file mapped, lookups took up to a fifth
+    /// less time then. That takes another 0.1 to 5 ms for 2 MiB. Who had these pages locked
     /// in memory has them so again when he has touched them.
     ///
     /// # Errors

@@ -196,7 +196,7 @@ impl<F: Format> Reader<F> {
         read!(self, source => self.inner.layout.verify(&source, &mut progress))
     }
 
-    /// Reads the whole file into memory and returns when it is there, in huge pages as of a
+    /// Reads the whole file into memory and returns when it is there, in huge pages where the kernel can, as of a
     /// [`Constant`](crate::constant::Constant::preload).
     ///
     /// # Errors

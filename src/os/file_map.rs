@@ -10,6 +10,12 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+/// Linux from 5.14 on.
+#[cfg(target_os = "linux")]
+pub(super) const POPULATE_READ: i32 = libc::MADV_POPULATE_READ;
+#[cfg(not(target_os = "linux"))]
+const POPULATE_READ: i32 = libc::MADV_NORMAL;
+
 /// The first bytes of a file, mapped.
 #[derive(Debug)]
 pub(super) struct FileMap {
@@ -43,11 +49,27 @@ impl FileMap {
     /// Tells the kernel how the pages of a part are used. What it then does with pages of a file that are only read
     /// changes nothing that is read.
     pub(super) fn advise(&self, advice: i32, part: Range<usize>) -> io::Result<()> {
+        // Of others some would change the file.
+        const HARMLESS: [i32; 6] = [
+            libc::MADV_NORMAL,
+            libc::MADV_RANDOM,
+            libc::MADV_SEQUENTIAL,
+            libc::MADV_WILLNEED,
+            libc::MADV_DONTNEED,
+            POPULATE_READ,
+        ];
+        if !HARMLESS.contains(&advice) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let part = part.start.min(self.len)..part.end.min(self.len);
         // SAFETY: the part lies within the map; pages that are dropped are read again from the file.
         done(unsafe {
             libc::madvise(self.base.as_ptr().add(part.start).cast(), part.len(), advice)
         })
+    }
+
+    pub(super) fn can_be_huge(&self) -> bool {
+        self.can_be_huge
     }
 
     /// Has the pages be huge ones where they can: those that `file`, if others may cut it, still has.

@@ -44,8 +44,12 @@ pub(super) unsafe fn put_together(base: *const u8, len: impl Fn() -> usize) {
     {
         let (mut at, mut is_any) = (0, false);
         while at + HUGE <= len() {
-            // SAFETY: the caller promises the range; the call changes no byte of it.
-            let rc = unsafe { libc::madvise(base.add(at).cast_mut().cast(), HUGE, COLLAPSE) };
+            // Kernels before 6.14 do not where no page was met yet. If there is none this fails, and no signal comes.
+            let met = (page_bytes(), libc::MADV_POPULATE_READ);
+            // SAFETY: the caller promises the range; the calls change no byte of it.
+            let rc = [met, (HUGE, COLLAPSE)].map(|(len, advice)| unsafe {
+                libc::madvise(base.add(at).cast_mut().cast(), len, advice)
+            })[1];
             match io::Error::last_os_error().raw_os_error() {
                 _ if rc == 0 => is_any = true,
                 // Somebody uses it just now; or there is nothing.

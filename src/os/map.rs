@@ -11,6 +11,8 @@
 
 use super::file::buffer;
 use super::file_map::FileMap;
+#[cfg(target_os = "linux")]
+use super::file_map::POPULATE_READ;
 use super::holes::lacks_pages;
 use super::huge::{HUGE, HUGE_FROM};
 use crate::{Error, Result};
@@ -167,15 +169,15 @@ impl Map {
     pub(crate) fn preload(&self) -> Result<()> {
         let Memory::File(map) = &self.memory else { return Ok(()) };
         self.populate(map)?;
-        if (self.len as u64) < HUGE_FROM {
+        if (self.len as u64) < HUGE_FROM || !map.can_be_huge() {
             return Ok(());
         }
         map.put_together(None);
-        // The kernel has taken them off the page table.
+        // Some kernels have taken them off the page table.
         self.populate(map)
     }
 
-    /// Has the pages be huge ones where the kernel can, as long as `file`, which others may cut, has them; none is touched.
+    /// Has the pages be huge ones where the kernel can, as long as `file`, which others may cut, has them.
     pub(crate) fn put_together(&self, file: &File) {
         if let Memory::File(map) = &self.memory {
             map.put_together(Some(file));
@@ -187,7 +189,7 @@ impl Map {
         // page table. Kernels before 5.14 lack the latter; touching the pages does the same.
         let _ = map.advise(libc::MADV_WILLNEED, 0..self.len);
         #[cfg(target_os = "linux")]
-        match map.advise(libc::MADV_POPULATE_READ, 0..self.len) {
+        match map.advise(POPULATE_READ, 0..self.len) {
             Ok(()) => return Ok(()),
             Err(e) if e.kind() != std::io::ErrorKind::InvalidInput => {
                 // Whoever touched these pages would be ended.

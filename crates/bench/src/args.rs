@@ -538,6 +538,15 @@ impl BenchArgs {
 /// Seconds after which a process is given up; longer than a year nobody waits.
 pub(crate) const TIMEOUT: RangeInclusive<u64> = 1..=31_536_000;
 
+/// An option that is given a number below zero says what is wrong with that, and is not itself in question.
+pub fn numbers_may_be_negative(command: clap::Command) -> clap::Command {
+    let takes = |arg: clap::Arg| match arg.get_long().is_some() && arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    };
+    command.mut_args(takes).mut_subcommands(numbers_may_be_negative)
+}
+
 /// How often something is done.
 pub(crate) fn rounds() -> RangedU64ValueParser<usize> {
     RangedU64ValueParser::new().range(1..=1_000_000)

@@ -83,19 +83,10 @@ pub struct Cli {
 impl Cli {
     /// What the words of a command line ask for.
     pub fn of(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-        let mut command = numbers_may_be_negative(Cli::command());
+        let mut command = credenza_bench::numbers_may_be_negative(Cli::command());
         let mut found = command.try_get_matches_from_mut(self::words(words))?;
         Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
     }
-}
-
-/// An option that is given a number below zero says what is wrong with that, and is not itself in question.
-fn numbers_may_be_negative(command: clap::Command) -> clap::Command {
-    let takes = |arg: clap::Arg| match arg.get_long().is_some() && arg.get_action().takes_values() {
-        true => arg.allow_negative_numbers(true),
-        false => arg,
-    };
-    command.mut_args(takes).mut_subcommands(numbers_may_be_negative)
 }
 
 /// The words of the command line, with the option -0 of 'get' and 'delete' as --null: beside keys that may
@@ -461,7 +452,7 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        credenza_bench::numbers_may_be_negative(Cli::command()).debug_assert();
     }
 
     #[test]

@@ -281,8 +281,8 @@ impl<'a, D: Driver> Round<'a, D> {
         })
     }
 
-    /// Brings a store that is to be warm into memory by its own call for that, if it has one. To others it makes no difference, as
-    /// it was written just now, and is read once before anything is timed.
+    /// Brings a store that is to be warm into memory by its own call for that, if it has one. Others were written just now, and are
+    /// in memory.
     pub(super) fn preload<S: Store>(&self, store: &mut S) -> Result<()> {
         let is_wanted = S::PRELOADS && !self.spec.cold;
         if is_wanted { store.preload(&self.spec.folder) } else { Ok(()) }
