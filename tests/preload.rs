@@ -2,14 +2,13 @@
 
 mod common;
 
-use common::subject::state_of;
+use common::subject::{Operation, State, Subject, state_of};
 use common::{Rng, ordered};
 use credenza::btree::BTree;
 use credenza::constant::{BuildOptions, Constant};
 use credenza::foreign::CdbWriter;
 use credenza::hash::Hash;
 use credenza::{Get, OpenOptions, Result};
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,64 +19,49 @@ fn folder() -> tempfile::TempDir {
 
 const VALUE: [u8; 190] = [7; 190];
 
-/// Inserts, replaces and removes records by `put`, a removal without a value, while `preload` goes on; what is left.
-fn change(
-    put: impl Fn(&[u8], Option<&[u8]>) -> Result<bool> + Sync,
-    preload: impl Fn() -> Result<()> + Sync,
-) -> BTreeMap<Vec<u8>, Vec<u8>> {
-    let (mut state, mut rng, is_done) = (BTreeMap::new(), Rng::new(5), AtomicBool::new(false));
+/// Inserts, replaces and removes records while another thread preloads the store, and looks at what is left.
+fn changes_while_it_is_preloaded<S: Subject + Sync>(
+    remove: fn(&S, &[u8]) -> Result<bool>,
+    preload: fn(&S) -> Result<()>,
+) {
+    let folder = folder();
+    let path = folder.path().join("store");
+    let store = S::open(&path).unwrap();
+    let (mut state, mut rng, is_done) = (State::new(), Rng::new(5), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let preloads = scope.spawn(|| {
             let mut times = 0;
             while !is_done.load(Ordering::Relaxed) || times < 3 {
-                preload().unwrap();
+                preload(&store).unwrap();
                 times += 1;
             }
         });
         for i in 0..300_000 {
-            let key = ordered(rng.below(190_000));
+            let key = ordered(rng.below(190_000)).to_vec();
             if rng.below(4) == 0 {
-                assert_eq!(put(&key, None).unwrap(), state.remove(&key[..]).is_some());
+                assert_eq!(remove(&store, &key).unwrap(), state.remove(&key).is_some());
             } else {
-                let value = [&ordered(i)[..], &VALUE].concat();
-                put(&key, Some(&value)).unwrap();
-                state.insert(key.to_vec(), value);
+                let put = Operation::Insert(key, [&ordered(i)[..], &VALUE].concat());
+                store.apply(&put).unwrap();
+                put.change(&mut state);
             }
         }
         is_done.store(true, Ordering::Relaxed);
         preloads.join().unwrap();
     });
-    state
+    assert!(state_of(&store, "after") == state);
+    drop(store);
+    assert!(state_of(&S::open(&path).unwrap(), "opened again") == state);
 }
 
 #[test]
 fn a_hash_store_changes_while_it_is_preloaded() {
-    let folder = folder();
-    let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
-    let put = |key: &[u8], value: Option<&[u8]>| match value {
-        Some(value) => store.insert(key, value).map(|()| true),
-        None => store.remove(key),
-    };
-    let expected = change(put, || store.preload());
-    assert!(state_of(&store, "after") == expected);
-    drop(store);
-    assert!(state_of(&Hash::open(&path).unwrap(), "opened again") == expected);
+    changes_while_it_is_preloaded(Hash::remove, Hash::preload);
 }
 
 #[test]
 fn a_btree_store_changes_while_it_is_preloaded() {
-    let folder = folder();
-    let path = folder.path().join("store");
-    let store = BTree::create(&path).unwrap();
-    let put = |key: &[u8], value: Option<&[u8]>| match value {
-        Some(value) => store.insert(key, value),
-        None => store.remove(key),
-    };
-    let expected = change(put, || store.preload());
-    assert!(state_of(&store, "after") == expected);
-    drop(store);
-    assert!(state_of(&BTree::open(&path).unwrap(), "opened again") == expected);
+    changes_while_it_is_preloaded(BTree::remove, BTree::preload);
 }
 
 /// Asks for all records, preloads, and asks again.

@@ -4,17 +4,11 @@
 
 #![allow(unsafe_code)]
 
-use super::huge::{HUGE, can_be_huge, map_aligned, put_together, unmap};
+use super::huge::{HUGE, POPULATE_READ, can_be_huge, map_aligned, put_together, unmap};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
-
-/// Linux from 5.14 on.
-#[cfg(target_os = "linux")]
-pub(super) const POPULATE_READ: i32 = libc::MADV_POPULATE_READ;
-#[cfg(not(target_os = "linux"))]
-const POPULATE_READ: i32 = libc::MADV_NORMAL;
 
 /// The first bytes of a file, mapped.
 #[derive(Debug)]

@@ -21,6 +21,12 @@ use std::ptr::{NonNull, null_mut};
 #[cfg(target_os = "linux")]
 const COLLAPSE: libc::c_int = 25;
 
+/// `MADV_POPULATE_READ`, Linux from 5.14 on.
+#[cfg(target_os = "linux")]
+pub(super) const POPULATE_READ: libc::c_int = libc::MADV_POPULATE_READ;
+#[cfg(not(target_os = "linux"))]
+pub(super) const POPULATE_READ: libc::c_int = libc::MADV_NORMAL;
+
 /// Bytes of a huge page.
 pub(crate) const HUGE: usize = 2 << 20;
 
@@ -44,12 +50,13 @@ pub(super) unsafe fn put_together(base: *const u8, len: impl Fn() -> usize) {
     {
         let (mut at, mut is_any) = (0, false);
         while at + HUGE <= len() {
+            let ask = |len: usize, advice: libc::c_int| {
+                // SAFETY: the caller promises the range; neither call changes a byte of it.
+                unsafe { libc::madvise(base.add(at).cast_mut().cast(), len, advice) }
+            };
             // Kernels before 6.14 do not where no page was met yet. If there is none this fails, and no signal comes.
-            let met = (page_bytes(), libc::MADV_POPULATE_READ);
-            // SAFETY: the caller promises the range; the calls change no byte of it.
-            let rc = [met, (HUGE, COLLAPSE)].map(|(len, advice)| unsafe {
-                libc::madvise(base.add(at).cast_mut().cast(), len, advice)
-            })[1];
+            ask(page_bytes(), POPULATE_READ);
+            let rc = ask(HUGE, COLLAPSE);
             match io::Error::last_os_error().raw_os_error() {
                 _ if rc == 0 => is_any = true,
                 // Somebody uses it just now; or there is nothing.

@@ -11,9 +11,9 @@
 
 use super::file::buffer;
 use super::file_map::FileMap;
-#[cfg(target_os = "linux")]
-use super::file_map::POPULATE_READ;
 use super::holes::lacks_pages;
+#[cfg(target_os = "linux")]
+use super::huge::POPULATE_READ;
 use super::huge::{HUGE, HUGE_FROM};
 use crate::{Error, Result};
 use memmap2::MmapMut;

@@ -6,8 +6,8 @@
 
 use super::entry::Entry;
 use super::format::{
-    BLOCK_HEAD_BYTES, BlockHead, Content, Fixed, HEAD_BYTES, State, Stopped, sum_of, take,
-    take_varint,
+    BLOCK_HEAD_BYTES, BlockHead, Content, Fixed, HEAD_BYTES, State, Stopped, begins_a_trace,
+    sum_of, take, take_varint,
 };
 use crate::os::file::{open_regular, read_exact_at};
 use crate::{Error, Result};
@@ -82,7 +82,7 @@ impl Trace {
         let mut magic = [0; 8];
         let opened = open_regular(path.as_ref());
         let read = opened.and_then(|(file, _)| read_exact_at(&file, &mut magic, 0));
-        read.is_ok() && magic == super::format::MAGIC
+        read.is_ok() && begins_a_trace(&magic)
     }
 
     fn read(path: &Path) -> Result<Trace> {

@@ -3,7 +3,7 @@
 //! The file is read with `pread` and never mapped: one that is cut off while we look at it is an
 //! error, not SIGBUS. Nothing of it is written, and no lock is taken.
 
-use super::layout::{BYTES, MAGIC, MOVING, check};
+use super::layout::{BYTES, MAGIC, MOVING, begin_statistics, check};
 use super::slots::path_beside;
 use super::snapshot::Operations;
 use crate::os::file::{open_regular, read_exact_at};
@@ -104,5 +104,5 @@ impl Observer {
 fn is_statistics(path: &Path) -> bool {
     let mut head = [0; MAGIC.len()];
     let opened = open_regular(path).and_then(|(file, _)| read_exact_at(&file, &mut head, 0));
-    opened.is_ok() && head == MAGIC
+    opened.is_ok() && begin_statistics(&head)
 }

@@ -16,11 +16,12 @@ use crate::runner::tee;
 use crate::runner::together::By;
 use crate::workload::{Data, Phase, PhaseParser, Place, Workload};
 use clap::builder::RangedU64ValueParser;
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use credenza::{Error, Result};
 use credenza_formats::Format;
 pub(crate) use settings::check_codec;
 pub use several::Several;
+use std::ffi::OsString;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -545,6 +546,13 @@ pub fn numbers_may_be_negative(command: clap::Command) -> clap::Command {
         false => arg,
     };
     command.mut_args(takes).mut_subcommands(numbers_may_be_negative)
+}
+
+/// What the words of a command line ask a program for, whose options may all be given such numbers.
+pub fn parsed<P: Parser>(words: impl IntoIterator<Item = OsString>) -> Result<P, clap::Error> {
+    let mut command = numbers_may_be_negative(P::command());
+    let mut found = command.try_get_matches_from_mut(words)?;
+    P::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
 }
 
 /// How often something is done.

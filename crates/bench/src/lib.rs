@@ -34,7 +34,7 @@ mod torture;
 mod workload;
 
 pub use advise::{AdviseArgs, advise};
-pub use args::{BenchArgs, numbers_may_be_negative, size};
+pub use args::{BenchArgs, numbers_may_be_negative, parsed, size};
 pub use charts::{browser, write as write_charts};
 pub use driver::kernel::{inherited, keep_ends_of_children, leads_to, take_long_files_for_errors};
 pub use replay::{ReplayArgs, replay};

@@ -1,6 +1,6 @@
 //! The workbench by itself: `credenza bench` without the rest of the program. The tests run it.
 
-use clap::{CommandFactory, FromArgMatches, Parser};
+use clap::Parser;
 use credenza_bench::BenchArgs;
 use std::process::ExitCode;
 
@@ -12,10 +12,8 @@ struct Program {
 }
 
 fn main() -> ExitCode {
-    let mut command = credenza_bench::numbers_may_be_negative(Program::command());
-    let found = command.get_matches_mut();
-    let program =
-        Program::from_arg_matches(&found).unwrap_or_else(|error| error.format(&mut command).exit());
+    let words = std::env::args_os();
+    let program: Program = credenza_bench::parsed(words).unwrap_or_else(|error| error.exit());
     credenza_bench::run(program.bench).unwrap_or_else(|e| {
         eprintln!("credenza-bench: {e}");
         ExitCode::from(111)

@@ -13,7 +13,7 @@ use crate::waiting;
 use crate::way;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
 use credenza::stats::Statistics;
@@ -83,9 +83,7 @@ pub struct Cli {
 impl Cli {
     /// What the words of a command line ask for.
     pub fn of(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-        let mut command = credenza_bench::numbers_may_be_negative(Cli::command());
-        let mut found = command.try_get_matches_from_mut(self::words(words))?;
-        Cli::from_arg_matches_mut(&mut found).map_err(|error| error.format(&mut command))
+        credenza_bench::parsed(self::words(words))
     }
 }
 

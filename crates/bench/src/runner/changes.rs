@@ -287,15 +287,15 @@ impl<D: Driver> Round<'_, D> {
         if is_filled && !is_filled_before {
             self.fill(&mut store, opened.is_some(), class != Changes::AtClose)?;
         }
-        if is_filled {
-            self.preload(&mut store)?;
-        }
         if mix.is_some_and(|mix| mix.reopen) {
             store.close()?;
             if *cold {
                 self.evict()?;
             }
-            return self.opened_for(class, true);
+            store = self.opened_for(class, true)?;
+        }
+        if is_filled {
+            self.preload(&mut store)?;
         }
         Ok(store)
     }
