@@ -1,11 +1,11 @@
 //! Opening a store whose kind is not known: it is recognised by its content.
 
-use crate::btree::BTree;
+use crate::btree::{self, BTree};
 use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
-use crate::hash::Hash;
-use crate::magic::{self, MAGIC, engine_of};
-use crate::os::file::{open_regular, read_exact_at};
+use crate::hash::{self, Hash};
+use crate::magic::{self, MAGIC, engine_of, engine_of_copy};
+use crate::os::file::{head_of, open_regular};
 use crate::os::lock::is_locked;
 use crate::os::opening::OPEN;
 use crate::record;
@@ -17,7 +17,7 @@ use std::io;
 use std::path::Path;
 
 /// Bytes looked at: as many as the longest header of a foreign file has.
-const HEAD_BYTES: u64 = 4096;
+const HEAD_BYTES: usize = 4096;
 
 /// Opens the store at `path`, of whatever kind, with the default options.
 ///
@@ -41,7 +41,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store> {
 }
 
 /// The kind of the store at `path`, as [`Store::kind`] would call it, by its first bytes alone: what
-/// follows may be damaged.
+/// follows may be damaged, and of a hash or btree store these, too, of which there is a copy.
 ///
 /// # Errors
 /// The file is missing, may not be read, or is of no known kind.
@@ -234,9 +234,8 @@ enum Kind {
 
 fn recognise(path: &Path) -> Result<Kind> {
     let (file, meta) = open_regular(path)?;
-    let mut head = vec![0; meta.len().min(HEAD_BYTES) as usize];
-    read_exact_at(&file, &mut head, 0)?;
-    let engine = engine_of(&head);
+    let head = head_of(&file, HEAD_BYTES)?;
+    let engine = own_engine(&head);
     match engine {
         Some(magic::HASH) => return Ok(Kind::Hash),
         Some(magic::BTREE) => return Ok(Kind::BTree),
@@ -274,6 +273,22 @@ fn recognise(path: &Path) -> Result<Kind> {
         )
     };
     Err(Error::new(ErrorKind::WrongFormat { expected: "a store", found }))
+}
+
+/// Of which engine of this library a file is: what its header says, or, if that is damaged, the copy of it.
+fn own_engine(head: &[u8]) -> Option<u32> {
+    let (said, copied) = (engine_of(head), engine_of_copy(head));
+    if said == copied || copied.is_none() {
+        return said;
+    }
+    // What lies there in files of other kinds their makers may have been given to store.
+    let is_whole = match said {
+        Some(magic::CONSTANT) => constant::has_whole_header(head),
+        Some(magic::HASH) => hash::has_whole_header(head),
+        Some(magic::BTREE) => btree::has_whole_header(head),
+        _ => false,
+    };
+    if is_whole { said } else { copied }
 }
 
 /// Opens a store as its writers do; to read only if that is asked for, or it cannot be had otherwise.

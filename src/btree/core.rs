@@ -8,8 +8,8 @@
 use super::as_of::AsOf;
 use super::create::{FIRST_PAGES, create_file, is_unborn};
 use super::format::{
-    COMMIT_WORDS, Commit, ENTRY, FIXED, HEADER_BYTES, Header, MAX_PAGES, METAS, PAGE_BYTES, SUMMED,
-    TABLES, page_sum, session, table_of,
+    COMMIT_WORDS, Commit, ENTRY, FIXED, Header, MAX_PAGES, METAS, PAGE_BYTES, SUMMED, TABLES,
+    page_sum, session, table_of,
 };
 use super::in_place::CHANGING;
 use super::meta::{META_WORDS, Meta};
@@ -19,8 +19,9 @@ use super::sync::How;
 use super::tracked::Tracked;
 use super::view::Holds;
 use super::writer::{Lent, Scratch, Writer};
+use crate::magic::COPY_END;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::os::file::{open_changing, read_exact_at};
+use crate::os::file::{head_of, open_changing};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own};
 use crate::os::opening::{Opening, READING, await_free, if_alone, opening};
@@ -112,11 +113,15 @@ impl Core {
         })
     }
 
-    pub(super) fn mapped(file: &File, is_writable: bool, path: Option<&Path>) -> Result<Core> {
+    /// Maps a file that has the header which `header` finds in the beginning of it.
+    pub(super) fn mapped(
+        file: &File,
+        is_writable: bool,
+        path: Option<&Path>,
+        header: impl FnOnce(&[u8]) -> Result<Header>,
+    ) -> Result<Core> {
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
-        read_exact_at(file, &mut bytes, 0)?;
-        let header = Header::decode(&bytes)?;
+        let header = header(&head_of(file, COPY_END)?)?;
         if len < FIRST_PAGES * PAGE_BYTES {
             return Err(Error::corrupt(len, "the file ends before its first page"));
         }
@@ -157,7 +162,7 @@ impl Core {
                  nobody can write before he closes it",
             ));
         }
-        let core = Core::mapped(file, true, path)?;
+        let core = Core::mapped(file, true, path, Header::of)?;
         let standing = Session::at(&core.map, session::BOOT_LOW).standing(opening)?;
         if standing != Standing::Shared && path.is_some() {
             // A copy may have some.

@@ -7,6 +7,7 @@ use super::format::{Commit, FIXED, Header, METAS, PAGE_BYTES, session};
 use super::meta::{META_WORDS, Meta};
 use super::tag::Tagged;
 use crate::Result;
+use crate::magic::{COPY_AT, COPY_END, copy_of, forget_copy};
 use crate::os::file::{read_exact_at, write_new};
 use crate::os::process::random_id;
 use std::fs::File;
@@ -27,6 +28,7 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
     // It has the store's number for a seed.
     let sum_end = METAS[0] as usize + 8 * META_WORDS;
     let sum = sum_end - 8..sum_end;
+    forget_copy(&mut bytes);
     let is_his = |(i, byte): (usize, &u8)| *byte == 0 || *byte == made[i] || sum.contains(&i);
     Ok(bytes.iter().enumerate().all(is_his))
 }
@@ -35,6 +37,7 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
 fn first_pages(header: &Header) -> Vec<u8> {
     let commit = Commit { stamp: FIRST_STAMP, end: FIRST_PAGES, number: 1, ..Commit::default() };
     let mut bytes = vec![0; (FIRST_PAGES * PAGE_BYTES) as usize];
+    bytes[COPY_AT..COPY_END].copy_from_slice(&copy_of(&header.encode()));
     let mut put = |at: u64, word: u64| {
         bytes[at as usize..at as usize + 8].copy_from_slice(&word.to_le_bytes());
     };

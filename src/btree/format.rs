@@ -149,6 +149,11 @@ pub(crate) fn born(word: u64) -> u64 {
     word & !VALUES
 }
 
+/// Whether a file that begins so has a whole header of this engine.
+pub(crate) fn has_whole_header(head: &[u8]) -> bool {
+    magic::is_sealed::<HEADER_BYTES>(head)
+}
+
 /// What a file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -179,7 +184,17 @@ impl Header {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Header> {
+    /// That of a file that begins so.
+    pub(crate) fn of(head: &[u8]) -> Result<Header> {
+        magic::header::<HEADER_BYTES, _>(head, Header::decode)
+    }
+
+    /// The same of a damaged file: if it has none that is whole, the copy.
+    pub(crate) fn of_damaged(head: &[u8]) -> Result<Header> {
+        magic::header_or_copy::<HEADER_BYTES, _>(head, Header::decode)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Header> {
         let wrong = |found: String| {
             Error::new(ErrorKind::WrongFormat { expected: "a credenza btree store", found })
         };

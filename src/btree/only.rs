@@ -4,7 +4,7 @@
 //! cannot open the store meanwhile. What a writer would put right is put right in memory.
 
 use super::core::{Core, no_durable};
-use super::format::{Commit, MAX_PAGES, METAS, PAGE_BYTES, session};
+use super::format::{Commit, Header, MAX_PAGES, METAS, PAGE_BYTES, session};
 use super::journal::Since;
 use super::meta::META_WORDS;
 use super::page::Link;
@@ -43,7 +43,7 @@ impl Core {
     /// Opens the store at `path` to read it, and writes nothing.
     pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
         Core::opened(path, |file| {
-            let mut core = Core::of_reader(file, path)?;
+            let mut core = Core::of_reader(file, path, Header::of)?;
             // After a new start of the machine, what processes shared is not looked at.
             let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
             core.only = Some(match is_current {
@@ -57,7 +57,7 @@ impl Core {
     /// The same of one that is damaged, to recover it: what is missing of its file are zeros.
     pub(crate) fn open_damaged(path: &Path) -> Result<(Core, Doubt)> {
         Core::opened(path, |file| {
-            let mut core = Core::of_reader(file, path)?;
+            let mut core = Core::of_reader(file, path, Header::of_damaged)?;
             let map = private(file, core.longest(true)?);
             core.map = map.or_else(|_| private(file, core.longest(false)?))?;
             let (only, doubt) = core.best_to_read()?;
@@ -75,7 +75,11 @@ impl Core {
 
     /// Whoever writes holds a lock as long as he has the store open, and whoever may not write
     /// another: no slot protects what these read, so that nobody may write at the same time.
-    fn of_reader(file: &File, path: &Path) -> Result<Core> {
+    fn of_reader(
+        file: &File,
+        path: &Path,
+        header: impl FnOnce(&[u8]) -> Result<Header>,
+    ) -> Result<Core> {
         if is_locked(file, OPEN)? {
             return Err(Error::invalid(
                 "somebody has the store open who may write, and readers that may not write to its file \
@@ -83,7 +87,7 @@ impl Core {
                  backup'), or wait until the store is closed",
             ));
         }
-        let core = Core::mapped(file, false, Some(path))?;
+        let core = Core::mapped(file, false, Some(path), header)?;
         lock_range(file, READING, Want::Shared, true)?;
         Ok(core)
     }

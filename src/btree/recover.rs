@@ -85,8 +85,8 @@ pub struct Recovered {
 /// ```
 ///
 /// # Errors
-/// `from` has no whole header and no whole commit, or somebody has it open to write; or `to` exists, or cannot be
-/// written.
+/// Neither the header of `from` is whole nor the copy of it, or it has no whole commit, or somebody has it open to write; or
+/// `to` exists, or cannot be written.
 pub fn recover(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,

@@ -8,8 +8,8 @@ use super::ahead::{self, AHEAD};
 use super::as_of::AsOf;
 use super::core::{Core, bad_page_sum};
 use super::format::{
-    BAD_FAR_SUM, Commit, FIXED, METAS, PAGE_BYTES, SUMMED, TABLES, Tree, VALUES, far_sum, page_sum,
-    session, table_pages,
+    BAD_FAR_SUM, Commit, FIXED, HEADER_BYTES, Header, METAS, PAGE_BYTES, SUMMED, TABLES, Tree,
+    VALUES, far_sum, page_sum, session, table_pages,
 };
 use super::handle::BTree;
 use super::kind::{self, Duplicates, Kind, TableOptions};
@@ -22,7 +22,9 @@ use super::table_mut::number_of;
 use super::tree::{Pages, levels, of};
 use super::writer::{Writer, damaged};
 use super::{inner, leaf, places};
+use crate::magic::{COPY_END, check_copy};
 use crate::os::atomic::Ordering;
+use crate::os::file::head_of;
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 
@@ -42,6 +44,7 @@ impl BTree {
         // order: who finds no slot for a reader waits for a writer.
         // Where nobody may write, nobody does.
         let core = self.core();
+        core.check_head()?;
         let (snapshot, _writer) = loop {
             let snapshot = self.read()?;
             if core.only().is_some() {
@@ -93,6 +96,13 @@ impl BTree {
 }
 
 impl Core {
+    /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
+    fn check_head(&self) -> Result<()> {
+        let head = head_of(self.map.file(), COPY_END)?;
+        Header::of(&head)?;
+        check_copy::<HEADER_BYTES>(&head)
+    }
+
     /// Whether no block of the table of pages is said to be where pages are, or will be taken for, something else.
     fn check_tables(&self, newest: &Commit) -> Result<()> {
         let high = self.high(newest);

@@ -14,6 +14,7 @@ use super::removal::Removal;
 use super::scan::Span;
 use super::verify::LogNow;
 use super::view::Holds;
+use crate::magic::{COPY_AT, copy_of};
 use crate::os::aside::check_way;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::file::read_exact_at;
@@ -111,6 +112,7 @@ impl Core {
         let store = random_id()?;
         let header = Header { store, ..self.header };
         write(&header.encode(), 0)?;
+        write(&copy_of(&header.encode()), COPY_AT as u64)?;
         let (Some(first), Some(last)) = (segments.first(), segments.last()) else { return Ok(()) };
         let checkpoint = Checkpoint {
             number: 1,
@@ -207,7 +209,7 @@ pub struct Recovered {
 /// how many bytes have been read, and of how many.
 ///
 /// # Errors
-/// `from` has no whole header, or `to` exists or cannot be written.
+/// Neither the header of `from` is whole nor the copy of it, or `to` exists or cannot be written.
 pub fn recover(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,

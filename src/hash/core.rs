@@ -8,15 +8,16 @@
 use super::create::{create_data, is_unborn};
 use super::evict::{Worth, check_limit};
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, LOG_AT, PINS_AT, PRESENT,
-    SEGMENT_HEADER, session, words,
+    CHECKPOINTS, Checkpoint, Header, INDEX_FILE, LOG_AT, PINS_AT, PRESENT, SEGMENT_HEADER, session,
+    words,
 };
 use super::index::Index;
 use super::pins;
 use super::writer::Writer;
 use crate::keyhash;
+use crate::magic::COPY_END;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::os::file::{open_changing, read_exact_at};
+use crate::os::file::{head_of, open_changing, open_regular};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
@@ -144,9 +145,7 @@ impl Core {
             lock_range(file, READING, Want::Shared, true)?;
         }
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        let mut bytes = vec![0; len.min(HEADER_BYTES as u64) as usize];
-        read_exact_at(file, &mut bytes, 0)?;
-        let header = Header::decode(&bytes)?;
+        let header = Header::of(&head_of(file, COPY_END)?)?;
         check_limit(&header, limit)?;
         if len < LOG_AT + SEGMENT_HEADER {
             return Err(Error::corrupt(len, "the file ends before its first record"));
@@ -258,10 +257,8 @@ impl Core {
 
     /// Maps a damaged store for reading, whatever is behind its header.
     pub(crate) fn open_to_recover(path: &Path) -> Result<Core> {
-        let (file, meta) = crate::os::file::open_regular(path)?;
-        let mut bytes = vec![0; meta.len().min(HEADER_BYTES as u64) as usize];
-        read_exact_at(&file, &mut bytes, 0)?;
-        let header = Header::decode(&bytes)?;
+        let (file, _) = open_regular(path)?;
+        let header = Header::of_damaged(&head_of(&file, COPY_END)?)?;
         let data = SharedMap::new(file, false, DATA_ROOM)?;
         let index =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;

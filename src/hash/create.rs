@@ -7,6 +7,7 @@ use super::format::{
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
 use crate::bytes::le64;
+use crate::magic::{COPY_AT, COPY_END, copy_of, forget_copy};
 use crate::os::atomic::Ordering;
 use crate::os::file::{read_exact_at, write_new};
 use crate::os::process::{random_id, random_word};
@@ -54,7 +55,7 @@ impl Index {
 const FIRST: SegmentHeader = SegmentHeader { sequence: 1, units: 1 };
 
 /// Whether there is nothing in the file, or only what somebody left who was killed while making it, or whose machine was:
-/// zeros, for the header is written last, and the head of the first segment. Anything else is somebody's file that
+/// zeros, for the header is written last, its copy, and the head of the first segment. Anything else is somebody's file that
 /// begins with zeros.
 pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
     let (at, size) = unit_place(0);
@@ -70,6 +71,7 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
         // Its sum may be any: it has the store's seed.
         head.fill(0);
     }
+    forget_copy(&mut bytes);
     Ok(bytes.iter().all(|byte| *byte == 0))
 }
 
@@ -88,7 +90,9 @@ pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
     let mut rest = vec![0; (at + size) as usize];
     let head = FIRST.encode(&header, at);
     rest[at as usize..at as usize + head.len()].copy_from_slice(&head);
-    write_new(file, &rest, &header.encode())
+    let header = header.encode();
+    rest[COPY_AT..COPY_END].copy_from_slice(&copy_of(&header));
+    write_new(file, &rest, &header)
 }
 
 #[cfg(test)]

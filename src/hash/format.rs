@@ -113,6 +113,11 @@ pub(crate) mod session {
     pub(crate) const VISIBLE: u64 = SESSION_AT + 472;
 }
 
+/// Whether a file that begins so has a whole header of this engine.
+pub(crate) fn has_whole_header(head: &[u8]) -> bool {
+    magic::is_sealed::<HEADER_BYTES>(head)
+}
+
 /// What never changes in a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -167,7 +172,17 @@ impl Header {
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Result<Header> {
+    /// That of a file that begins so.
+    pub(crate) fn of(head: &[u8]) -> Result<Header> {
+        magic::header::<HEADER_BYTES, _>(head, Header::decode)
+    }
+
+    /// The same of a damaged file: if it has none that is whole, the copy.
+    pub(crate) fn of_damaged(head: &[u8]) -> Result<Header> {
+        magic::header_or_copy::<HEADER_BYTES, _>(head, Header::decode)
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Header> {
         let wrong = |found: String| {
             Err(Error::new(ErrorKind::WrongFormat { expected: "a hash store", found }))
         };

@@ -4,7 +4,7 @@
 //! every record. Then the store's own index must say the same.
 
 use super::core::Core;
-use super::format::{IndexHeader, words};
+use super::format::{HEADER_BYTES, Header, IndexHeader, words};
 use super::handle::Hash;
 use super::index::{Index, State, damaged};
 use super::page::{OVERFLOW, address_of};
@@ -14,7 +14,9 @@ use super::scan::{Place, Span};
 use super::view::{Holds, is_marked_dead, record};
 use super::writer::Writer;
 use crate::Result;
+use crate::magic::{COPY_END, check_copy};
 use crate::os::atomic::{AtomicU64, Ordering, fence};
+use crate::os::file::head_of;
 use crate::os::shared::memory_file;
 use std::marker::PhantomData;
 
@@ -76,7 +78,15 @@ impl Core {
 }
 
 impl Core {
+    /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
+    fn check_head(&self) -> Result<()> {
+        let head = head_of(self.data.file(), COPY_END)?;
+        Header::of(&head)?;
+        check_copy::<HEADER_BYTES>(&head)
+    }
+
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+        self.check_head()?;
         if self.data.is_writable() {
             return self.writer()?.verify(progress);
         }

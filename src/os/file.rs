@@ -152,6 +152,14 @@ pub(crate) fn write_new(file: &File, rest: &[u8], header: &[u8]) -> Result<()> {
     })
 }
 
+/// What a file begins with: `most` bytes, or all that there are.
+pub(crate) fn head_of(file: &File, most: usize) -> Result<Vec<u8>> {
+    let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+    let mut head = vec![0; len.min(most as u64) as usize];
+    read_exact_at(file, &mut head, 0)?;
+    Ok(head)
+}
+
 /// Fills `buf` from `offset`; the file having become shorter is damage, not an I/O error.
 pub(crate) fn read_exact_at(file: &File, buf: &mut [u8], offset: u64) -> Result<()> {
     file.read_exact_at(buf, offset).map_err(|e| match e.kind() {

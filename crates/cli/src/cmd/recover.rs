@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Copy every record that is whole in a damaged hash or btree store into a new one.
 ///
 /// The damaged store is only read; nobody may write to it meanwhile. After a crash or a power cut this is not needed:
-/// opening a store repairs what these leave.
+/// opening a store repairs what these leave. Where its first sector is damaged, a copy in another one says what it was.
 ///
 /// Of a hash store a key whose last record is lost gets the value it had before, if that is still there, or comes back if
 /// it was deleted. Of a file that was cut off it is said how many bytes are missing at least, where the rest tells; not

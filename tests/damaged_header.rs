@@ -1,0 +1,178 @@
+//! Danger: one damaged sector at the beginning of a store that makes all worthless that is behind it, or a copy of a header
+//! that is believed where it is none.
+
+mod common;
+
+use common::subject::{State, state_of};
+use common::{Rng, write_anew};
+use credenza::btree::{self, BTree};
+use credenza::constant::Builder;
+use credenza::hash::{self, Hash};
+use credenza::{Error, ErrorKind, Get, Result};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+/// Where the copy of the header is.
+const COPY: Range<usize> = 1920..1992;
+
+/// A store that was closed.
+struct Sample {
+    kind: &'static str,
+    /// Bytes of the header, without what is behind those that are named.
+    named: usize,
+    bytes: Vec<u8>,
+    state: State,
+    recover: fn(&Path, &Path) -> Result<()>,
+    read: fn(&Path) -> Result<State>,
+    verify: fn(&Path) -> Result<()>,
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+fn records() -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
+    (0..300u32).map(|i| (format!("key {i}").into_bytes(), vec![i as u8; i as usize % 90]))
+}
+
+fn sample_of_hash() -> Sample {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    for (key, value) in records() {
+        store.insert(&key, &value).unwrap();
+    }
+    drop(store);
+    Sample {
+        kind: "hash",
+        named: 64,
+        bytes: std::fs::read(&path).unwrap(),
+        state: records().collect(),
+        recover: |from, to| hash::recover(from, to, |_, _| ()).map(|_| ()),
+        read: |path| Ok(state_of(&Hash::open(path)?, "hash")),
+        verify: |path| Hash::open(path)?.verify(|_, _| ()),
+        _folder: folder,
+        path,
+    }
+}
+
+fn sample_of_btree() -> Sample {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = BTree::create(&path).unwrap();
+    for (key, value) in records() {
+        store.insert(&key, &value).unwrap();
+    }
+    drop(store);
+    Sample {
+        kind: "btree",
+        named: 64,
+        bytes: std::fs::read(&path).unwrap(),
+        state: records().collect(),
+        recover: |from, to| btree::recover(from, to, |_, _| ()).map(|_| ()),
+        read: |path| Ok(state_of(&BTree::open(path)?, "btree")),
+        verify: |path| BTree::open(path)?.verify(|_, _| ()),
+        _folder: folder,
+        path,
+    }
+}
+
+fn is_damage(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::Corrupt { .. })
+}
+
+impl Sample {
+    /// What is saved of the store with these bytes.
+    fn saved(&self, bytes: &[u8]) -> Result<State> {
+        write_anew(&self.path, bytes);
+        let to = self.path.with_extension("saved");
+        let done = (self.recover)(&self.path, &to);
+        assert!(std::fs::read(&self.path).unwrap() == bytes, "it was written to");
+        assert_eq!(to.exists(), done.is_ok());
+        let state = done.and_then(|()| (self.read)(&to));
+        for file in [to.clone(), to.with_extension("saved-index")] {
+            let _ = std::fs::remove_file(file);
+        }
+        state
+    }
+}
+
+#[test]
+fn a_damaged_header_is_told_and_costs_nothing() {
+    for sample in [sample_of_hash(), sample_of_btree()] {
+        let mut heads: Vec<(String, Vec<u8>)> = Vec::new();
+        for at in 0..sample.named {
+            // Also to the number of another engine.
+            for flip in if at < 12 { &[0xff, 1, 3][..] } else { &[0x81] } {
+                let mut head = sample.bytes[..512].to_vec();
+                head[at] ^= flip;
+                heads.push((format!("byte {at} ^ {flip:#x}"), head));
+            }
+        }
+        heads.push(("zeros".into(), vec![0; 512]));
+        heads.push(("text".into(), b"somebody wrote this over it\n".repeat(20)[..512].to_vec()));
+        heads.push(("random".into(), Rng::new(1).bytes(512)));
+        for (what, head) in heads {
+            let what = format!("{}: {what}", sample.kind);
+            let bytes = [&head, &sample.bytes[512..]].concat();
+            write_anew(&sample.path, &bytes);
+            assert_eq!(credenza::kind_of(&sample.path).unwrap(), sample.kind, "{what}");
+            for is_read_only in [false, true] {
+                let options = credenza::OpenOptions::new().read_only(is_read_only);
+                let error = options.open(&sample.path).unwrap_err();
+                assert!(is_damage(&error), "{what}: {error}");
+            }
+            let error = (sample.read)(&sample.path).unwrap_err();
+            assert!(is_damage(&error), "{what}: {error}");
+            assert!(sample.saved(&bytes).unwrap() == sample.state, "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_damaged_copy_is_told_and_harms_nobody() {
+    for sample in [sample_of_hash(), sample_of_btree()] {
+        for at in COPY {
+            let mut bytes = sample.bytes.clone();
+            bytes[at] ^= 0x21;
+            write_anew(&sample.path, &bytes);
+            let store = credenza::open(&sample.path).unwrap();
+            let is_there = |(key, value)| store.get(key).unwrap().as_deref() == Some(value);
+            assert!(sample.state.iter().all(|(key, value)| is_there((key, &value[..]))));
+            drop(store);
+            let error = (sample.verify)(&sample.path).unwrap_err();
+            assert!(is_damage(&error), "byte {at}: {error}");
+        }
+        let mut bytes = sample.bytes.clone();
+        bytes[COPY.start + 40] ^= 1;
+        assert!(sample.saved(&bytes).unwrap() == sample.state);
+        // As stores are that were made before there were any.
+        bytes[COPY].fill(0);
+        write_anew(&sample.path, &bytes);
+        (sample.verify)(&sample.path).unwrap();
+        bytes[..512].fill(0);
+        assert!(sample.saved(&bytes).is_err());
+    }
+}
+
+/// Who fills a table for others may have been given any values.
+#[test]
+fn what_a_constant_store_holds_is_no_copy() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("table");
+    for sample in [sample_of_hash(), sample_of_btree()] {
+        let build = |value: &[u8]| {
+            let mut builder = Builder::create(&path).unwrap();
+            builder.add(b"key", value).unwrap();
+            builder.finish().unwrap();
+            std::fs::read(&path).unwrap()
+        };
+        let mut value = vec![b'.'; 4000];
+        let first = build(&value).windows(64).position(|bytes| bytes == [b'.'; 64]).unwrap();
+        let at = COPY.start - first;
+        value[at..at + COPY.len()].copy_from_slice(&sample.bytes[COPY]);
+        let file = build(&value);
+        assert!(file[COPY] == sample.bytes[COPY], "it lies elsewhere");
+        assert_eq!(credenza::kind_of(&path).unwrap(), "constant");
+        let store = credenza::open(&path).unwrap();
+        assert!(store.get(b"key").unwrap().as_deref() == Some(&value[..]));
+    }
+}
