@@ -61,6 +61,8 @@ pub(crate) struct Space {
     /// Entries of the table that may be looked at, and where.
     credit: u64,
     cursor: u64,
+    /// Where the last count of free pages found the first one.
+    first_free: u64,
     /// The stamp of the base, and how many of its pages this writer freed.
     base: u64,
     retained: u64,

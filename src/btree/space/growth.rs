@@ -157,20 +157,28 @@ impl Space {
     }
 
     /// Whether there are so many pages, on the disk or free in the file.
-    fn has_free(&self, core: &Core, room: u64, wanted: u64) -> Result<bool> {
+    fn has_free(&mut self, core: &Core, room: u64, wanted: u64) -> Result<bool> {
         let mut found = room + (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
-        for page in 0..self.end {
+        // Those before the first that was found last time are in use: of a large store each page that is put would look at
+        // all of them.
+        let from = self.first_free.min(self.end);
+        let mut first = None;
+        for page in (from..self.end).chain(0..from) {
             if found >= wanted {
-                return Ok(true);
+                break;
             }
-            found += u64::from(self.is_page_free(core, page)?);
+            if self.is_page_free(core, page)? {
+                found += 1;
+                first = first.or(Some(page));
+            }
         }
+        self.first_free = first.unwrap_or(from);
         Ok(found >= wanted)
     }
 
     /// Whether so many pages can be taken for what is well to do, and can be left: on a full disk a removal is not to fail
     /// for it.
-    pub(crate) fn can_take(&self, core: &Core, pages: u64) -> Result<bool> {
+    pub(crate) fn can_take(&mut self, core: &Core, pages: u64) -> Result<bool> {
         let is_full = core.is_nearly_full.load(Ordering::Relaxed);
         if !is_full && !core.lacks_space.load(Ordering::Relaxed) {
             return Ok(true);
