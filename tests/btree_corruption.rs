@@ -11,7 +11,7 @@ use common::sample::{
     word,
 };
 use common::subject::Subject;
-use common::{Rng, is_soak, rounds, seed, sys, write_anew};
+use common::{Rng, is_soak, ordered, rounds, seed, sys, write_anew};
 use credenza::btree::BTree;
 use credenza::{Durability, ErrorKind};
 use std::fs;
@@ -376,6 +376,54 @@ fn verify_finds_wrong_tags() {
     write_anew(&path, &bytes);
     let error = BTree::open(&path).unwrap().verify(|_, _| ()).unwrap_err();
     assert!(error.to_string().contains("a leaf with tags in a store that has none"), "{error}");
+}
+
+/// Danger: a damaged durable commit, and answers from pages that were written over since the one before it.
+#[test]
+fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = BTree::create(&path).unwrap();
+    let write = |round: u8| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..20_000 {
+            transaction.main().insert(&ordered(i), &[round; 30]).unwrap();
+        }
+        transaction.commit().unwrap();
+    };
+    for round in 0..4 {
+        write(round);
+        store.sync().unwrap();
+    }
+    let whole = fs::read(&path).unwrap();
+    // What the commit before the durable one needs is in use again.
+    write(9);
+    let overwritten = fs::read(&path).unwrap();
+    drop(store);
+    let newest = METAS.into_iter().max_by_key(|at| word(&whole, at + 8)).unwrap();
+    for (bytes, is_whole) in [(whole, true), (overwritten, false)] {
+        for at in [Some(0), Some(8), Some(16), Some(24), Some(META - 1), None] {
+            let mut bytes = bytes.clone();
+            match at {
+                Some(at) => bytes[newest + at] ^= 0x10,
+                None => bytes[newest..newest + META].fill(0),
+            }
+            BTree::reboot(&mut bytes);
+            write_anew(&copy, &bytes);
+            for is_read_only in [true, false] {
+                let what = format!("byte {at:?}, {is_whole}, {is_read_only}");
+                let store = BTree::options().read_only(is_read_only).open(&copy);
+                if is_whole {
+                    // As if the power had failed while it was written.
+                    let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+                    assert_eq!(store.get(&ordered(77)).unwrap().unwrap(), [2; 30], "{what}");
+                } else {
+                    let error = store.expect_err(&what);
+                    assert!(error.to_string().contains("durable commit"), "{what}: {error}");
+                }
+            }
+        }
+    }
 }
 
 #[test]

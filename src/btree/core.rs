@@ -373,6 +373,7 @@ impl Core {
             self.redo(&recovered)?;
         }
         self.check_commit(&durable)?;
+        self.check_beginning(&durable, recovered.since.as_ref())?;
         let store = |at, value| self.word(at).store(value, Ordering::Release);
         for at in (session::STATE..session::TABLES).step_by(8) {
             store(at, 0);

@@ -113,6 +113,7 @@ impl Core {
             self.redo(&recovered)?;
         }
         self.check_commit(&recovered.commit)?;
+        self.check_beginning(&recovered.commit, recovered.since.as_ref())?;
         Ok(Only { commit: recovered.commit, since: recovered.since })
     }
 

@@ -12,11 +12,13 @@ use super::format::{
     VALUES, far_sum, page_sum, session, table_pages,
 };
 use super::handle::BTree;
+use super::journal::Since;
 use super::kind::{self, Duplicates, Kind, TableOptions};
 use super::multi::no_pair;
 use super::page::{self, Bytes, Link, count};
 use super::pairs::Pairs;
-use super::record::{Far, Value};
+use super::record::{Elsewhere, Far, Value};
+use super::source::Source;
 use super::table::Table;
 use super::table_mut::number_of;
 use super::tree::{Pages, levels, of};
@@ -60,16 +62,8 @@ impl BTree {
         let mut seen = vec![false; commit.end as usize];
         let as_of = AsOf::of_only(core);
         let mut check = Check { core, as_of, source, seen: &mut seen, done: 0, progress };
-        check.tree(&commit.main)?;
-        check.tree(&commit.catalog)?;
-        let mut tables = Vec::new();
-        Table::new(source, commit.catalog, "").scan(|name, bytes| {
-            tables.push(kind::decode(super::transaction::utf8(name)?, bytes)?.0);
-            Ok(())
-        })?;
-        for tree in &tables {
-            check.tree(tree)?;
-            check_keys(Table::new(source, *tree, ""), Kind::of(tree)?, tree.last_number)?;
+        for tree in check.trees(&commit)? {
+            check_keys(Table::new(source, tree, ""), Kind::of(&tree)?, tree.last_number)?;
         }
         check.rest(commit.stamp)?;
         // All of it: also those that no tree uses.
@@ -96,6 +90,23 @@ impl BTree {
 }
 
 impl Core {
+    /// Whether a commit that a session is to begin with is whole, where that has to be asked: if in the place of one of the
+    /// two durable commits there is none. Either none was ever written there, or the power failed then, and the pages of
+    /// the other are still kept for that; or it was damaged later, and they were used again. `since`: what is to be done
+    /// again.
+    pub(super) fn check_beginning(&self, commit: &Commit, since: Option<&Since>) -> Result<()> {
+        let Some(place) = (0..2).find(|place| self.meta(*place).is_none()) else { return Ok(()) };
+        let (source, mut seen) =
+            (&Source::unchecked(self, commit.end), vec![false; commit.end as usize]);
+        let (as_of, progress) = (Some(AsOf::new(self, *commit, since)), &mut |_, _| ());
+        let mut check = Check { core: self, as_of, source, seen: &mut seen, done: 0, progress };
+        check.trees(commit).map(drop).map_err(|error| {
+            let what =
+                format!("the durable commit is damaged, and the one before is not whole: {error}");
+            Error::corrupt(METAS[place], what)
+        })
+    }
+
     /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
     fn check_head(&self) -> Result<()> {
         let head = head_of(self.map.file(), COPY_END)?;
@@ -146,17 +157,30 @@ fn check_keys(table: Table<'_>, kind: Kind, last_number: u64) -> Result<()> {
     })
 }
 
-struct Check<'a, P> {
+struct Check<'a, 'c> {
     core: &'a Core,
     as_of: Option<AsOf<'a>>,
-    source: &'a P,
+    source: &'a Source<'c>,
     /// Which pages are in use.
     seen: &'a mut [bool],
     done: u64,
     progress: &'a mut dyn FnMut(u64, u64),
 }
 
-impl<P: Pages> Check<'_, P> {
+impl Check<'_, '_> {
+    /// Checks all trees of a commit; those of the tables with names.
+    fn trees(&mut self, commit: &Commit) -> Result<Vec<Tree>> {
+        self.tree(&commit.main)?;
+        self.tree(&commit.catalog)?;
+        let mut tables = Vec::new();
+        Table::new(self.source, commit.catalog, "").scan(|name, bytes| {
+            tables.push(kind::decode(super::transaction::utf8(name)?, bytes)?.0);
+            Ok(())
+        })?;
+        tables.iter().try_for_each(|tree| self.tree(tree))?;
+        Ok(tables)
+    }
+
     fn tree(&mut self, tree: &Tree) -> Result<()> {
         let mut count = 0;
         if let Some(levels) = levels(tree)? {
