@@ -61,8 +61,8 @@ pub(crate) struct Space {
     /// Entries of the table that may be looked at, and where.
     credit: u64,
     cursor: u64,
-    /// Where the last count of free pages found the first one.
-    first_free: u64,
+    /// How many free pages of the file this writer has counted, and how many it had taken by then.
+    counted: (u64, usize),
     /// The stamp of the base, and how many of its pages this writer freed.
     base: u64,
     retained: u64,
@@ -84,6 +84,7 @@ impl Space {
         self.added.clear();
         self.has_new_table = false;
         self.is_put = false;
+        self.counted = (0, 0);
     }
 
     /// The pages that this writer changed, some of them perhaps more than once, or not in the end;

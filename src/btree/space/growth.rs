@@ -17,6 +17,9 @@ const GROWTH: (u64, u64) = (8, 2048);
 /// So many pages, an eighth of what there is, are left for removals.
 const RESERVE: (u64, u64) = (4, 256);
 
+/// Free pages that are counted beyond those that are asked for.
+const COUNTED_AHEAD: u64 = 4096;
+
 /// Blocks of the table of pages, from the second on, that are made three at a time: they tell of 64 MiB. Larger ones, of
 /// which three would be a hundredth of a second's work for whoever needs the first, are made one at a time.
 const MADE_BY_THREES: u64 = 6;
@@ -158,22 +161,23 @@ impl Space {
 
     /// Whether there are so many pages, on the disk or free in the file.
     fn has_free(&mut self, core: &Core, room: u64, wanted: u64) -> Result<bool> {
-        let mut found = room + (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
-        // Those before the first that was found last time are in use: of a large store each page that is put would look at
-        // all of them.
-        let from = self.first_free.min(self.end);
-        let mut first = None;
-        for page in (from..self.end).chain(0..from) {
-            if found >= wanted {
+        // Of those that were counted at least so many are left: nobody else takes any meanwhile.
+        let (counted, taken) = self.counted;
+        let left = counted.saturating_sub(self.taken.len().saturating_sub(taken) as u64);
+        if room + left >= wanted {
+            return Ok(true);
+        }
+        // More than are asked for: of a large store each page that is put would look at most of the table.
+        let enough = wanted + COUNTED_AHEAD;
+        let mut found = (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
+        for page in 0..self.end {
+            if room + found >= enough {
                 break;
             }
-            if self.is_page_free(core, page)? {
-                found += 1;
-                first = first.or(Some(page));
-            }
+            found += u64::from(self.is_page_free(core, page)?);
         }
-        self.first_free = first.unwrap_or(from);
-        Ok(found >= wanted)
+        self.counted = (found, self.taken.len());
+        Ok(room + found >= wanted)
     }
 
     /// Whether so many pages can be taken for what is well to do, and can be left: on a full disk a removal is not to fail
