@@ -1,9 +1,9 @@
 //! Opening a store whose kind is not known: it is recognised by its content.
 
-use crate::btree::{self, BTree};
+use crate::btree::BTree;
 use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
-use crate::hash::{self, Hash};
+use crate::hash::Hash;
 use crate::magic::{self, MAGIC, engine_of, engine_of_copy};
 use crate::os::file::{head_of, open_regular};
 use crate::os::lock::is_locked;
@@ -41,7 +41,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Store> {
 }
 
 /// The kind of the store at `path`, as [`Store::kind`] would call it, by its first bytes alone: what
-/// follows may be damaged, and of a hash or btree store these, too, of which there is a copy.
+/// follows may be damaged.
 ///
 /// # Errors
 /// The file is missing, may not be read, or is of no known kind.
@@ -235,7 +235,7 @@ enum Kind {
 fn recognise(path: &Path) -> Result<Kind> {
     let (file, meta) = open_regular(path)?;
     let head = head_of(&file, HEAD_BYTES)?;
-    let engine = own_engine(&head);
+    let engine = engine_of(&head);
     match engine {
         Some(magic::HASH) => return Ok(Kind::Hash),
         Some(magic::BTREE) => return Ok(Kind::BTree),
@@ -265,6 +265,12 @@ fn recognise(path: &Path) -> Result<Kind> {
         "it is what was counted of the store whose name has no '-stats' behind it".into()
     } else if let Some(what) = foreign::unread(&head) {
         format!("it is {what}")
+    } else if let Some(engine) = engine_of_copy(&head) {
+        format!(
+            "its first bytes are no store's, but there is a copy of what such a file begins with: if they were written over, \
+             {}, and `credenza recover` makes a store of all that is whole of it",
+            magic::what_is_of(engine)
+        )
     } else {
         format!(
             "its {} bytes have neither the magic number of a constant, hash or btree file, nor a header \
@@ -273,22 +279,6 @@ fn recognise(path: &Path) -> Result<Kind> {
         )
     };
     Err(Error::new(ErrorKind::WrongFormat { expected: "a store", found }))
-}
-
-/// Of which engine of this library a file is: what its header says, or, if that is damaged, the copy of it.
-fn own_engine(head: &[u8]) -> Option<u32> {
-    let (said, copied) = (engine_of(head), engine_of_copy(head));
-    if said == copied || copied.is_none() {
-        return said;
-    }
-    // What lies there in files of other kinds their makers may have been given to store.
-    let is_whole = match said {
-        Some(magic::CONSTANT) => constant::has_whole_header(head),
-        Some(magic::HASH) => hash::has_whole_header(head),
-        Some(magic::BTREE) => btree::has_whole_header(head),
-        _ => false,
-    };
-    if is_whole { said } else { copied }
 }
 
 /// Opens a store as its writers do; to read only if that is asked for, or it cannot be had otherwise.

@@ -80,6 +80,14 @@ fn is_damage(error: &Error) -> bool {
 }
 
 impl Sample {
+    /// Makes bytes those of a store that says that it has no copy.
+    fn without_copy(&self, bytes: &mut [u8]) {
+        bytes[16] = 0;
+        let end = if self.kind == "hash" { 512 } else { 64 };
+        let sum = xxhash_rust::xxh3::xxh3_64(&bytes[..end - 8]);
+        bytes[end - 8..end].copy_from_slice(&sum.to_le_bytes());
+    }
+
     /// What is saved of the store with these bytes.
     fn saved(&self, bytes: &[u8]) -> Result<State> {
         write_anew(&self.path, bytes);
@@ -114,14 +122,12 @@ fn a_damaged_header_is_told_and_costs_nothing() {
             let what = format!("{}: {what}", sample.kind);
             let bytes = [&head, &sample.bytes[512..]].concat();
             write_anew(&sample.path, &bytes);
-            assert_eq!(credenza::kind_of(&sample.path).unwrap(), sample.kind, "{what}");
             for is_read_only in [false, true] {
                 let options = credenza::OpenOptions::new().read_only(is_read_only);
                 let error = options.open(&sample.path).unwrap_err();
-                assert!(is_damage(&error), "{what}: {error}");
+                assert!(error.is_bad_file(), "{what}: {error}");
             }
-            let error = (sample.read)(&sample.path).unwrap_err();
-            assert!(is_damage(&error), "{what}: {error}");
+            assert!((sample.read)(&sample.path).unwrap_err().is_bad_file(), "{what}");
             assert!(sample.saved(&bytes).unwrap() == sample.state, "{what}");
         }
     }
@@ -144,8 +150,11 @@ fn a_damaged_copy_is_told_and_harms_nobody() {
         let mut bytes = sample.bytes.clone();
         bytes[COPY.start + 40] ^= 1;
         assert!(sample.saved(&bytes).unwrap() == sample.state);
-        // As stores are that were made before there were any.
         bytes[COPY].fill(0);
+        write_anew(&sample.path, &bytes);
+        assert!(is_damage(&(sample.verify)(&sample.path).unwrap_err()));
+        // As stores are that were made before there were any.
+        sample.without_copy(&mut bytes);
         write_anew(&sample.path, &bytes);
         (sample.verify)(&sample.path).unwrap();
         bytes[..512].fill(0);
@@ -155,9 +164,9 @@ fn a_damaged_copy_is_told_and_harms_nobody() {
 
 /// Who fills a table for others may have been given any values.
 #[test]
-fn what_a_constant_store_holds_is_no_copy() {
+fn what_lies_in_a_file_of_another_kind_is_no_copy() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("table");
+    let (path, saved) = (folder.path().join("table"), folder.path().join("saved"));
     for sample in [sample_of_hash(), sample_of_btree()] {
         let build = |value: &[u8]| {
             let mut builder = Builder::create(&path).unwrap();
@@ -165,14 +174,33 @@ fn what_a_constant_store_holds_is_no_copy() {
             builder.finish().unwrap();
             std::fs::read(&path).unwrap()
         };
-        let mut value = vec![b'.'; 4000];
-        let first = build(&value).windows(64).position(|bytes| bytes == [b'.'; 64]).unwrap();
-        let at = COPY.start - first;
-        value[at..at + COPY.len()].copy_from_slice(&sample.bytes[COPY]);
-        let file = build(&value);
-        assert!(file[COPY] == sample.bytes[COPY], "it lies elsewhere");
-        assert_eq!(credenza::kind_of(&path).unwrap(), "constant");
+        let first = build(&[b'.'; 9000]).windows(64).position(|bytes| bytes == [b'.'; 64]).unwrap();
+        // All that is behind the header of a store, where it is there.
+        let value = &sample.bytes[first..first + 9000];
+        let table = build(value);
+        assert!(table[COPY] == sample.bytes[COPY], "it lies elsewhere");
+        let dump = [&b"+3,9000:key->"[..], &[b'.'; 1907], &sample.bytes[COPY], b"...\n"].concat();
+        assert!(dump[COPY] == sample.bytes[COPY], "it lies elsewhere");
+        let (mut damaged, mut later) = (table.clone(), table.clone());
+        damaged[100] ^= 1;
+        later[12] = 2;
+        for (bytes, kind) in [
+            (&table, Some("constant")),
+            (&damaged, Some("constant")),
+            (&later, Some("constant")),
+            (&dump, None),
+        ] {
+            write_anew(&path, bytes);
+            assert_eq!(credenza::kind_of(&path).ok(), kind);
+            assert!((sample.read)(&path).unwrap_err().is_bad_file());
+            if kind.is_some() {
+                assert!((sample.recover)(&path, &saved).unwrap_err().is_bad_file());
+            }
+        }
+        write_anew(&path, &table);
         let store = credenza::open(&path).unwrap();
-        assert!(store.get(b"key").unwrap().as_deref() == Some(&value[..]));
+        assert!(store.get(b"key").unwrap().as_deref() == Some(value));
+        drop(store);
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -162,7 +162,7 @@ impl Core {
                  nobody can write before he closes it",
             ));
         }
-        let core = Core::mapped(file, true, path, Header::of)?;
+        let core = Core::mapped(file, true, path, Header::decode)?;
         let standing = Session::at(&core.map, session::BOOT_LOW).standing(opening)?;
         if standing != Standing::Shared && path.is_some() {
             // A copy may have some.

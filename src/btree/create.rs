@@ -3,7 +3,7 @@
 //! Invariant: the header is written last, when the rest is durable: so a file has it, or is no store yet.
 
 use super::core::FIRST_STAMP;
-use super::format::{Commit, FIXED, Header, METAS, PAGE_BYTES, session};
+use super::format::{Commit, FIXED, HEADER_BYTES, Header, METAS, PAGE_BYTES, session};
 use super::meta::{META_WORDS, Meta};
 use super::tag::Tagged;
 use crate::Result;
@@ -28,7 +28,7 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
     // It has the store's number for a seed.
     let sum_end = METAS[0] as usize + 8 * META_WORDS;
     let sum = sum_end - 8..sum_end;
-    forget_copy(&mut bytes);
+    forget_copy::<HEADER_BYTES>(&mut bytes);
     let is_his = |(i, byte): (usize, &u8)| *byte == 0 || *byte == made[i] || sum.contains(&i);
     Ok(bytes.iter().enumerate().all(is_his))
 }
@@ -60,7 +60,6 @@ pub(super) fn create_file(file: &File) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::HEADER_BYTES;
     use super::super::random::Rng;
     use super::*;
     use std::os::unix::fs::FileExt;

@@ -4,7 +4,7 @@
 
 use super::tag::Tagged;
 use crate::bytes::{array, le32, le64};
-use crate::magic::{self, BTREE, MAGIC};
+use crate::magic::{self, BTREE, HAS_COPY, IGNORABLE_AT, MAGIC};
 use crate::{Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -149,11 +149,6 @@ pub(crate) fn born(word: u64) -> u64 {
     word & !VALUES
 }
 
-/// Whether a file that begins so has a whole header of this engine.
-pub(crate) fn has_whole_header(head: &[u8]) -> bool {
-    magic::is_sealed::<HEADER_BYTES>(head)
-}
-
 /// What a file says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -173,7 +168,8 @@ impl Header {
         bytes[..8].copy_from_slice(&MAGIC);
         bytes[8..12].copy_from_slice(&BTREE.to_le_bytes());
         bytes[12..16].copy_from_slice(&VERSION.to_le_bytes());
-        // 16..24: features that may be ignored, and that writers must know.
+        bytes[IGNORABLE_AT..20].copy_from_slice(&HAS_COPY.to_le_bytes());
+        // 20..24: features that writers must know.
         bytes[24..28].copy_from_slice(&(PAGE as u32).to_le_bytes());
         let bit = |is_set, bit| if is_set { bit } else { 0 };
         let features = bit(self.tagged.0, TAGS) | bit(self.in_place, IN_PLACE);
@@ -184,17 +180,12 @@ impl Header {
         bytes
     }
 
-    /// That of a file that begins so.
-    pub(crate) fn of(head: &[u8]) -> Result<Header> {
-        magic::header::<HEADER_BYTES, _>(head, Header::decode)
-    }
-
-    /// The same of a damaged file: if it has none that is whole, the copy.
+    /// That of a damaged file which begins so.
     pub(crate) fn of_damaged(head: &[u8]) -> Result<Header> {
         magic::header_or_copy::<HEADER_BYTES, _>(head, Header::decode)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Header> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Header> {
         let wrong = |found: String| {
             Error::new(ErrorKind::WrongFormat { expected: "a credenza btree store", found })
         };

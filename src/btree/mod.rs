@@ -139,5 +139,4 @@ pub use typed_multi::{TypedMulti, TypedMultiMut, TypedMultiPair, TypedMultiRange
 pub use typed_multi_cursor::{TypedMultiCursor, TypedMultiCursorMut};
 
 pub(crate) use bulk::KeyValue;
-pub(crate) use format::has_whole_header;
 pub(crate) use table_mut::not_numbered;

@@ -43,7 +43,7 @@ impl Core {
     /// Opens the store at `path` to read it, and writes nothing.
     pub(crate) fn open_to_read(path: &Path) -> Result<Core> {
         Core::opened(path, |file| {
-            let mut core = Core::of_reader(file, path, Header::of)?;
+            let mut core = Core::of_reader(file, path, Header::decode)?;
             // After a new start of the machine, what processes shared is not looked at.
             let is_current = Session::at(&core.map, session::BOOT_LOW).is_of_this_boot();
             core.only = Some(match is_current {

@@ -102,11 +102,6 @@ pub(crate) struct Header {
     pub chain: u32,
 }
 
-/// Whether a file that begins so has a whole header of this engine.
-pub(crate) fn has_whole_header(head: &[u8]) -> bool {
-    magic::is_sealed::<HEADER_BYTES>(head)
-}
-
 impl Header {
     /// The length that the file must have.
     pub(crate) fn file_len(&self) -> u64 {

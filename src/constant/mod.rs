@@ -36,7 +36,6 @@ mod view;
 mod wanted;
 
 pub use builder::{BuildOptions, Builder, Phase, Progress};
-pub(crate) use format::has_whole_header;
 pub use handle::{Constant, OpenOptions};
 pub use reader::View;
 pub use scan::Iter;

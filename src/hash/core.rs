@@ -145,7 +145,7 @@ impl Core {
             lock_range(file, READING, Want::Shared, true)?;
         }
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        let header = Header::of(&head_of(file, COPY_END)?)?;
+        let header = Header::decode(&head_of(file, COPY_END)?)?;
         check_limit(&header, limit)?;
         if len < LOG_AT + SEGMENT_HEADER {
             return Err(Error::corrupt(len, "the file ends before its first record"));

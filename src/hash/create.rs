@@ -2,7 +2,8 @@
 
 use super::blocks::LINES;
 use super::format::{
-    Header, INDEX_HEADER, IndexHeader, SEGMENT_HEADER, SegmentHeader, unit_place, words,
+    HEADER_BYTES, Header, INDEX_HEADER, IndexHeader, SEGMENT_HEADER, SegmentHeader, unit_place,
+    words,
 };
 use super::index::{Index, State};
 use super::page::{LINE, Page, SIZES};
@@ -71,7 +72,7 @@ pub(super) fn is_unborn(file: &File, len: u64) -> Result<bool> {
         // Its sum may be any: it has the store's seed.
         head.fill(0);
     }
-    forget_copy(&mut bytes);
+    forget_copy::<HEADER_BYTES>(&mut bytes);
     Ok(bytes.iter().all(|byte| *byte == 0))
 }
 

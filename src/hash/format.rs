@@ -5,7 +5,7 @@
 //! from it.
 
 use crate::bytes::{le32, le64};
-use crate::magic::{self, HASH, HASH_INDEX, MAGIC};
+use crate::magic::{self, HAS_COPY, HASH, HASH_INDEX, IGNORABLE_AT, MAGIC};
 use crate::os::publish::Further;
 use crate::{Error, ErrorKind, Result};
 use std::path::{Path, PathBuf};
@@ -113,11 +113,6 @@ pub(crate) mod session {
     pub(crate) const VISIBLE: u64 = SESSION_AT + 472;
 }
 
-/// Whether a file that begins so has a whole header of this engine.
-pub(crate) fn has_whole_header(head: &[u8]) -> bool {
-    magic::is_sealed::<HEADER_BYTES>(head)
-}
-
 /// What never changes in a data file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
@@ -156,7 +151,7 @@ impl Header {
         put(&mut bytes, 0, &MAGIC);
         put(&mut bytes, 8, &HASH.to_le_bytes());
         put(&mut bytes, 12, &VERSION.to_le_bytes());
-        // 16..28: feature bits.
+        put(&mut bytes, IGNORABLE_AT, &HAS_COPY.to_le_bytes());
         let to_write = if self.limit > 0 { HAS_LIMIT } else { 0 };
         let feature = |is_there, feature| if is_there { feature } else { 0 };
         let to_read = feature(self.has_movable_sums, MOVABLE_SUMS)
@@ -172,17 +167,12 @@ impl Header {
         bytes
     }
 
-    /// That of a file that begins so.
-    pub(crate) fn of(head: &[u8]) -> Result<Header> {
-        magic::header::<HEADER_BYTES, _>(head, Header::decode)
-    }
-
-    /// The same of a damaged file: if it has none that is whole, the copy.
+    /// That of a damaged file which begins so.
     pub(crate) fn of_damaged(head: &[u8]) -> Result<Header> {
         magic::header_or_copy::<HEADER_BYTES, _>(head, Header::decode)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Header> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Header> {
         let wrong = |found: String| {
             Err(Error::new(ErrorKind::WrongFormat { expected: "a hash store", found }))
         };

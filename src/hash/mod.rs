@@ -59,7 +59,7 @@ pub use crate::durability::Durability;
 pub use backup::{Recovered, recover};
 pub use batch::{Batch, Transaction};
 #[allow(unused_imports, reason = "the builder of stores and others use them")]
-pub(crate) use format::{INDEX_FILE, has_whole_header};
+pub(crate) use format::INDEX_FILE;
 pub use handle::Hash;
 pub use iter::Iter;
 pub use lease::LeasedValue;

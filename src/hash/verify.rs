@@ -81,7 +81,7 @@ impl Core {
     /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
     fn check_head(&self) -> Result<()> {
         let head = head_of(self.data.file(), COPY_END)?;
-        Header::of(&head)?;
+        Header::decode(&head)?;
         check_copy::<HEADER_BYTES>(&head)
     }
 

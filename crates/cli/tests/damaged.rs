@@ -107,3 +107,43 @@ fn what_is_dumped_unchecked_is_kept_up_to_where_that_ends() {
     let kept = std::fs::read_to_string(&text).expect("a text");
     assert!(!kept.is_empty() && all.starts_with(&kept), "{kept}");
 }
+
+/// Whatever is written over the beginning of a store, and whichever engine its number is of then.
+#[test]
+fn a_store_whose_beginning_is_lost_is_recovered() {
+    let folder = Folder::new();
+    let text = folder.file("text", "a\t1\nb\t2\n");
+    let target = folder.path("recovered");
+    for kind in ["hash", "btree"] {
+        let path = folder.path(kind);
+        run(&["load", "--to", kind, &path, &text]).expect(0);
+        let whole = std::fs::read(&path).expect("a store");
+        let damaged = |at: usize, with: &[u8]| {
+            let mut bytes = whole.clone();
+            bytes[at..at + with.len()].copy_from_slice(with);
+            bytes
+        };
+        let engines = [1, 2, 3, 9].into_iter().filter(|n| *n != whole[8]);
+        let heads = engines.map(|n| damaged(8, &[n]));
+        for bytes in heads.chain([damaged(0, &[0; 512]), damaged(0, b"x"), damaged(40, b"x")]) {
+            std::fs::write(&path, &bytes).expect("damage");
+            for command in ["get", "verify", "dump"] {
+                let args = [command, &path, "a"];
+                let got = run(&args[..if command == "get" { 3 } else { 2 }]).expect(111);
+                // A constant store cannot be recovered, and nothing says that this is none.
+                let is_told =
+                    got.err.contains("credenza recover") || bytes[8] == 1 || bytes[8] == 9;
+                assert!(is_told, "{kind}: {}", got.err);
+            }
+            let got = parsed(run(&["recover", &path, &target, "--json"]));
+            assert!(got["records"] == 2 || got["records_found"] == 2, "{kind}: {got}");
+            assert_eq!(dump(&target).len(), 2, "{kind}");
+            for file in [target.clone(), format!("{target}-index")] {
+                let _ = std::fs::remove_file(file);
+            }
+        }
+    }
+    let other = folder.file("other", "no store\n");
+    let err = run(&["recover", &other, &target]).expect(111).err;
+    assert!(err.contains("not a hash store"), "{err}");
+}

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 /// Copy every record that is whole in a damaged hash or btree store into a new one.
 ///
 /// The damaged store is only read; nobody may write to it meanwhile. After a crash or a power cut this is not needed:
-/// opening a store repairs what these leave. Where its first sector is damaged, a copy in another one says what it was.
+/// opening a store repairs what these leave. Where its first 512 bytes were written over, a copy of them is taken.
 ///
 /// Of a hash store a key whose last record is lost gets the value it had before, if that is still there, or comes back if
 /// it was deleted. Of a file that was cut off it is said how many bytes are missing at least, where the rest tells; not
@@ -43,19 +43,32 @@ pub struct Recover {
     json: bool,
 }
 
+/// How a store of one engine is recovered.
+type Way = fn(&Recover, bool) -> Result<Status>;
+
 /// Runs the command.
 pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let done = match credenza::kind_of(&args.store) {
-        Ok("btree") => btree_store(args, quiet),
-        Ok(kind) if kind != "hash" => Err(Error::invalid(format!(
-            "recover is for hash and btree stores, and this is one of kind '{kind}'; of a damaged one \
-             'credenza dump --unchecked' writes what can be read"
-        ))
-        .at(&args.store)),
-        // What is no store is told with what it is.
-        _ => hash_store(args, quiet),
+    let kind = credenza::kind_of(&args.store);
+    let (by_kind, other): (Way, Way) = match &kind {
+        Ok("btree") => (btree_store, hash_store),
+        _ => (hash_store, btree_store),
     };
+    // What its first bytes say may be damaged, too.
+    let done = by_kind(args, quiet).or_else(|error| match error.is_bad_file() {
+        true => other(args, quiet).map_err(|e| if e.is_bad_file() { error } else { e }),
+        false => Err(error),
+    });
+    let done = done.map_err(|error| match kind {
+        Ok(kind) if error.is_bad_file() && !matches!(kind, "hash" | "btree") => {
+            Error::invalid(format!(
+                "recover is for hash and btree stores, and this is one of kind '{kind}'; of a damaged one \
+                 'credenza dump --unchecked' writes what can be read"
+            ))
+            .at(&args.store)
+        }
+        _ => error,
+    });
     done.or_else(|error| match exit::is_closed_pipe(&error) {
         true => Err(error),
         // What to do about damage is this command.
