@@ -378,6 +378,9 @@ fn verify_finds_wrong_tags() {
     assert!(error.to_string().contains("a leaf with tags in a store that has none"), "{error}");
 }
 
+/// Where it is said which commit is durable.
+const DURABLE: usize = 2096;
+
 /// Danger: a damaged durable commit, and answers from pages that were written over since the one before it.
 #[test]
 fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
@@ -401,7 +404,17 @@ fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
     let overwritten = fs::read(&path).unwrap();
     drop(store);
     let newest = METAS.into_iter().max_by_key(|at| word(&whole, at + 8)).unwrap();
-    for (bytes, is_whole) in [(whole, true), (overwritten, false)] {
+    let before = METAS.into_iter().map(|at| word(&whole, at + 8)).min().unwrap();
+    // Or the power failed while it was written: then nobody said that it was durable.
+    let unsaid = |mut bytes: Vec<u8>| {
+        put(&mut bytes, DURABLE, before);
+        bytes
+    };
+    for (bytes, wrong) in [
+        (whole.clone(), Some("what was durable last is damaged")),
+        (unsaid(whole), None),
+        (unsaid(overwritten), Some("the one before is not whole")),
+    ] {
         for at in [Some(0), Some(8), Some(16), Some(24), Some(META - 1), None] {
             let mut bytes = bytes.clone();
             match at {
@@ -411,15 +424,18 @@ fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
             BTree::reboot(&mut bytes);
             write_anew(&copy, &bytes);
             for is_read_only in [true, false] {
-                let what = format!("byte {at:?}, {is_whole}, {is_read_only}");
+                let what = format!("byte {at:?}, {wrong:?}, {is_read_only}");
                 let store = BTree::options().read_only(is_read_only).open(&copy);
-                if is_whole {
-                    // As if the power had failed while it was written.
-                    let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
-                    assert_eq!(store.get(&ordered(77)).unwrap().unwrap(), [2; 30], "{what}");
-                } else {
-                    let error = store.expect_err(&what);
-                    assert!(error.to_string().contains("durable commit"), "{what}: {error}");
+                match wrong {
+                    None => {
+                        let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
+                        assert_eq!(store.get(&ordered(77)).unwrap().unwrap(), [2; 30], "{what}");
+                    }
+                    Some(wrong) => {
+                        let error = store.map(drop).expect_err(&what);
+                        assert!(error.to_string().contains(wrong), "{what}: {error}");
+                        assert!(fs::read(&copy).unwrap() == bytes, "{what}: it was written to");
+                    }
                 }
             }
         }

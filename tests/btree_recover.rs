@@ -307,6 +307,7 @@ fn a_damaged_journal_is_said_to_tell_of_less() {
     }
     let mut bytes = std::fs::read(&from).unwrap();
     drop(store);
+    let mut latest = bytes.clone();
     let [page, end] = JOURNAL.map(|at| word(&bytes, at) as usize);
     assert!(page > 0 && end > 1000, "no journal: {page} {end}");
     // Of what was written since, the journal alone came to the disk.
@@ -328,6 +329,21 @@ fn a_damaged_journal_is_said_to_tell_of_less() {
         bytes[at] ^= 4;
         let (found, is_older) = told(&bytes);
         assert!(found > all && is_older, "{at}: {found} of {all}, {is_older}");
+    }
+    // If it is said that there was more, the store is not taken back to what is left.
+    let opened = |bytes: &[u8]| {
+        let copy = path.join("copy");
+        write_anew(&copy, bytes);
+        BTree::options().read_only(true).open(&copy)?;
+        BTree::open(&copy)?.len()
+    };
+    BTree::reboot(&mut latest);
+    assert_eq!(opened(&latest).unwrap(), all);
+    for at in (journal.start..journal.start + end).step_by(end / 40) {
+        let mut bytes = latest.clone();
+        bytes[at] ^= 4;
+        let error = opened(&bytes).unwrap_err().to_string();
+        assert!(error.contains("what was durable last is damaged"), "{at}: {error}");
     }
 }
 

@@ -367,13 +367,18 @@ impl Core {
     fn begin_session(&self) -> Result<()> {
         let recovered = self.recovered()?.ok_or_else(no_durable)?;
         let (base, durable) = (&recovered.base, recovered.commit);
+        self.check_said(&recovered)?;
+        if self.lost_meta().is_some() {
+            // Nothing is written to a store that is damaged.
+            let file = self.map.file();
+            Core::mapped(file, false, None, Header::decode)?.durable_to_read(file)?;
+        }
         if recovered.since.is_some() {
             // How long the file was may not have come to the disk.
             self.map.grow_to(durable.end * PAGE_BYTES, &mut false)?;
             self.redo(&recovered)?;
         }
         self.check_commit(&durable)?;
-        self.check_beginning(&durable, recovered.since.as_ref())?;
         let store = |at, value| self.word(at).store(value, Ordering::Release);
         for at in (session::STATE..session::TABLES).step_by(8) {
             store(at, 0);

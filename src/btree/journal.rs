@@ -18,10 +18,11 @@
 
 use super::changes::{Change, Changed, Changes, Piece};
 use super::core::Core;
-use super::format::{COMMIT_WORDS, Commit, FIXED, PAGE_BYTES, session};
+use super::format::{COMMIT_WORDS, Commit, FIXED, METAS, PAGE_BYTES, session};
 use super::meta::{Journal, Meta};
 use super::pins::Pin;
 use super::source::Source;
+use super::verify::check_trees;
 use super::view;
 use super::writer::Writer;
 use crate::bytes::{array, le64};
@@ -228,6 +229,40 @@ impl Core {
             (found.commit, found.since) = (commit, Some(Since { stamp, end, changes }));
         }
         Ok(Some(found))
+    }
+
+    /// Whether what was found is what was durable, as far as that can be seen: where a durable commit is missing in its
+    /// place, or something stands behind what was appended last. Either the power failed while it was written, or it was
+    /// damaged later. What processes share tells of the latter, though it has no checksum, and not all of it may have come
+    /// to the disk: a commit was durable before it said so.
+    pub(crate) fn check_said(&self, recovered: &Recovered) -> Result<()> {
+        let lost = self.lost_meta();
+        if lost.is_none() && !recovered.is_torn() {
+            return Ok(());
+        }
+        let said = self.load(session::DURABLE);
+        if said <= recovered.commit.stamp || said > self.newest().stamp {
+            return Ok(());
+        }
+        let journal = recovered.base.journal.map_or(0, |journal| journal.page * PAGE_BYTES);
+        let what = "what was durable last is damaged, and only what was before is whole";
+        Err(Error::corrupt(lost.unwrap_or(journal), what))
+    }
+
+    /// Whether all is there that a commit leads to which was found where another durable one is missing: if that was durable,
+    /// pages were used again since. In a private map, as it writes what was appended to the pages.
+    pub(crate) fn check_left(&self, recovered: &Recovered) -> Result<()> {
+        let Some(at) = self.lost_meta() else { return Ok(()) };
+        check_trees(self, &recovered.commit, recovered.since.as_ref()).map_err(|error| {
+            let what =
+                format!("the durable commit is damaged, and the one before is not whole: {error}");
+            Error::corrupt(at, what)
+        })
+    }
+
+    /// A place for a durable commit in which there is none.
+    pub(crate) fn lost_meta(&self) -> Option<u64> {
+        (0..2).find(|place| self.meta(*place).is_none()).map(|place| METAS[place])
     }
 
     /// Writes to the pages again what was appended; nobody reads them yet.

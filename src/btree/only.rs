@@ -106,14 +106,15 @@ impl Core {
         Ok(Only { commit, since })
     }
 
-    fn durable_to_read(&mut self, file: &File) -> Result<Only> {
+    pub(super) fn durable_to_read(&mut self, file: &File) -> Result<Only> {
         let recovered = self.recovered()?.ok_or_else(no_durable)?;
+        self.check_said(&recovered)?;
         if recovered.since.is_some() {
             self.map = private(file, recovered.commit.end)?;
             self.redo(&recovered)?;
         }
         self.check_commit(&recovered.commit)?;
-        self.check_beginning(&recovered.commit, recovered.since.as_ref())?;
+        self.check_left(&recovered)?;
         Ok(Only { commit: recovered.commit, since: recovered.since })
     }
 

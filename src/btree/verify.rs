@@ -90,23 +90,6 @@ impl BTree {
 }
 
 impl Core {
-    /// Whether a commit that a session is to begin with is whole, where that has to be asked: if in the place of one of the
-    /// two durable commits there is none. Either none was ever written there, or the power failed then, and the pages of
-    /// the other are still kept for that; or it was damaged later, and they were used again. `since`: what is to be done
-    /// again.
-    pub(super) fn check_beginning(&self, commit: &Commit, since: Option<&Since>) -> Result<()> {
-        let Some(place) = (0..2).find(|place| self.meta(*place).is_none()) else { return Ok(()) };
-        let (source, mut seen) =
-            (&Source::unchecked(self, commit.end), vec![false; commit.end as usize]);
-        let (as_of, progress) = (Some(AsOf::new(self, *commit, since)), &mut |_, _| ());
-        let mut check = Check { core: self, as_of, source, seen: &mut seen, done: 0, progress };
-        check.trees(commit).map(drop).map_err(|error| {
-            let what =
-                format!("the durable commit is damaged, and the one before is not whole: {error}");
-            Error::corrupt(METAS[place], what)
-        })
-    }
-
     /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
     fn check_head(&self) -> Result<()> {
         let head = head_of(self.map.file(), COPY_END)?;
@@ -155,6 +138,15 @@ fn check_keys(table: Table<'_>, kind: Kind, last_number: u64) -> Result<()> {
         }
         Ok(())
     })
+}
+
+/// Checks all trees of a commit; `since`: what is to be done again in the table of pages.
+pub(super) fn check_trees(core: &Core, commit: &Commit, since: Option<&Since>) -> Result<()> {
+    let (source, mut seen) =
+        (&Source::unchecked(core, commit.end), vec![false; commit.end as usize]);
+    let (as_of, progress) = (Some(AsOf::new(core, *commit, since)), &mut |_, _| ());
+    let mut check = Check { core, as_of, source, seen: &mut seen, done: 0, progress };
+    check.trees(commit).map(drop)
 }
 
 struct Check<'a, 'c> {

@@ -3,12 +3,14 @@
 
 mod common;
 
-use common::subject::{State, state_of};
-use common::{Rng, write_anew};
+use common::power::write_image;
+use common::subject::{Operation, State, Subject, state_of};
+use common::{Rng, rounds, seed, write_anew};
 use credenza::btree::{self, BTree};
 use credenza::constant::Builder;
 use credenza::hash::{self, Hash};
 use credenza::{Error, ErrorKind, Get, Result};
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -44,7 +46,7 @@ fn sample_of_hash() -> Sample {
     Sample {
         kind: "hash",
         named: 64,
-        bytes: std::fs::read(&path).unwrap(),
+        bytes: fs::read(&path).unwrap(),
         state: records().collect(),
         recover: |from, to| hash::recover(from, to, |_, _| ()).map(|_| ()),
         read: |path| Ok(state_of(&Hash::open(path)?, "hash")),
@@ -65,7 +67,7 @@ fn sample_of_btree() -> Sample {
     Sample {
         kind: "btree",
         named: 64,
-        bytes: std::fs::read(&path).unwrap(),
+        bytes: fs::read(&path).unwrap(),
         state: records().collect(),
         recover: |from, to| btree::recover(from, to, |_, _| ()).map(|_| ()),
         read: |path| Ok(state_of(&BTree::open(path)?, "btree")),
@@ -93,11 +95,11 @@ impl Sample {
         write_anew(&self.path, bytes);
         let to = self.path.with_extension("saved");
         let done = (self.recover)(&self.path, &to);
-        assert!(std::fs::read(&self.path).unwrap() == bytes, "it was written to");
+        assert!(fs::read(&self.path).unwrap() == bytes, "it was written to");
         assert_eq!(to.exists(), done.is_ok());
         let state = done.and_then(|()| (self.read)(&to));
         for file in [to.clone(), to.with_extension("saved-index")] {
-            let _ = std::fs::remove_file(file);
+            let _ = fs::remove_file(file);
         }
         state
     }
@@ -172,7 +174,7 @@ fn what_lies_in_a_file_of_another_kind_is_no_copy() {
             let mut builder = Builder::create(&path).unwrap();
             builder.add(b"key", value).unwrap();
             builder.finish().unwrap();
-            std::fs::read(&path).unwrap()
+            fs::read(&path).unwrap()
         };
         let first = build(&[b'.'; 9000]).windows(64).position(|bytes| bytes == [b'.'; 64]).unwrap();
         // All that is behind the header of a store, where it is there.
@@ -201,6 +203,66 @@ fn what_lies_in_a_file_of_another_kind_is_no_copy() {
         let store = credenza::open(&path).unwrap();
         assert!(store.get(b"key").unwrap().as_deref() == Some(value));
         drop(store);
-        std::fs::remove_file(&path).unwrap();
+        fs::remove_file(&path).unwrap();
     }
+}
+
+/// What was durable is said by two sectors in turn: where one is damaged, and the machine was started anew.
+fn no_damaged_word_takes_a_store_back<S: Subject>(name: &str) {
+    let (mut refused, mut opened) = (0, 0);
+    for round in 0..rounds(6) {
+        let seed = seed(round);
+        println!("{name} seed {seed}");
+        let mut rng = Rng::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+        let store = S::open(&path).unwrap();
+        // As it was since the last sync.
+        let mut since = vec![State::new()];
+        let operations = 300 + rng.below(1000);
+        for i in 0..operations {
+            let operation = Operation::random(&mut rng, 150, 3000);
+            store.apply(&operation).unwrap();
+            let mut state = since.last().unwrap().clone();
+            operation.change(&mut state);
+            since.push(state);
+            if rng.below(40) == 0 || i + 3 == operations {
+                store.sync().unwrap();
+                since = vec![since.pop().unwrap()];
+            }
+        }
+        let files = S::files(&path).iter().map(|file| fs::read(file).ok()).collect::<Vec<_>>();
+        drop(store);
+        for at in (512..1664).step_by(8) {
+            let mut files = files.clone();
+            let bytes = files[0].as_mut().unwrap();
+            S::reboot(bytes);
+            bytes[at + rng.below(8) as usize] ^= 1 << rng.below(8);
+            write_image(&files, &S::files(&copy));
+            let what = format!("{name}, seed {seed}, byte {at}");
+            match S::open(&copy).and_then(|store| store.records()) {
+                Err(error) => {
+                    assert!(error.is_bad_file(), "{what}: {error}");
+                    refused += 1;
+                }
+                Ok(records) => {
+                    let state: State = records.into_iter().collect();
+                    assert!(since.contains(&state), "{what}: it is as it was earlier, or never");
+                    opened += 1;
+                }
+            }
+        }
+    }
+    println!("{name}: {refused} refused, {opened} opened");
+    assert!(opened >= 50);
+}
+
+#[test]
+fn no_damaged_word_takes_a_hash_store_back() {
+    no_damaged_word_takes_a_store_back::<Hash>("hash");
+}
+
+#[test]
+fn no_damaged_word_takes_a_btree_store_back() {
+    no_damaged_word_takes_a_store_back::<BTree>("btree");
 }
