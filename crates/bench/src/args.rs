@@ -184,7 +184,8 @@ pub struct BenchArgs {
     /// Write every chart of that page to this folder, as SVG and PNG; a Chromium or Chrome in PATH draws them
     #[arg(long, value_name = "DIR", conflicts_with = "oracle")]
     pub charts: Option<PathBuf>,
-    /// Write the figures as comma-separated values to this file, one line for a store and phase
+    /// Write the figures as comma-separated values to this file: one line for a store and phase, and behind these
+    /// others whose columns say of which part of one they are (readers, operation, from_seconds)
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// The store that ratios are against
@@ -284,7 +285,7 @@ Examples:
 Exit status:
     0  nothing regressed
     1  something did
-  111  any error: a damaged file, unlike runs; nothing was compared
+  111  any error: a damaged file, unlike runs, fewer than three rounds; nothing was compared
 ")]
 pub(crate) struct Compare {
     /// The earlier run, as JSON

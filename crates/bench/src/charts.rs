@@ -53,7 +53,7 @@ fn is_program(file: &Path) -> bool {
 pub(crate) fn check(folder: &Path) -> Result<()> {
     needed_browser()?;
     fs::create_dir_all(folder).map_err(|e| Error::io("create", e).at(folder))?;
-    outputs::check(&[("--charts", Some(&folder.join("chart.svg")))])
+    outputs::check(&[("--charts", Some(&folder.join("chart.svg")))], &[])
 }
 
 fn needed_browser() -> Result<PathBuf> {

@@ -78,18 +78,22 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if args.list {
+        // Nothing else goes to standard output there.
+        let json = args.json.as_ref().filter(|path| path.as_os_str() != "-");
+        outputs::check(&[("--json", json)], &[])?;
         candidates::list(&args)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.oracle {
         return oracle(&args);
     }
-    outputs::check(&[
+    let outputs = [
         ("--json", args.json.as_ref()),
         ("--html", args.html.as_ref()),
         ("--csv", args.csv.as_ref()),
         ("--tee", args.tee.as_ref()),
-    ])?;
+    ];
+    outputs::check(&outputs, &[args.data.as_ref()])?;
     args.charts_folder().map_or(Ok(()), charts::check)?;
     let report = runner::series(&args)?;
     // Before the table: whoever reads that may be gone, and what is on a disk stays.
@@ -129,7 +133,7 @@ fn write_files(report: &result::Report, args: &BenchArgs) -> Result<()> {
 
 /// Compares stores, and prints what came of it or writes it as JSON.
 fn oracle(args: &BenchArgs) -> Result<ExitCode> {
-    outputs::check(&[("--json", args.json.as_ref())])?;
+    outputs::check(&[("--json", args.json.as_ref())], &[args.data.as_ref()])?;
     let verdict = runner::oracle::run(args)?;
     outputs::tell(&verdict.in_words(), &verdict, args.json.as_ref())?;
     Ok(match verdict.is_well() {
@@ -141,7 +145,8 @@ fn oracle(args: &BenchArgs) -> Result<ExitCode> {
 
 /// Compares two saved runs.
 fn compare(wanted: &Compare) -> Result<ExitCode> {
-    outputs::check(&[("--json", wanted.json.as_ref())])?;
+    let inputs = [Some(&wanted.before), Some(&wanted.after)];
+    outputs::check(&[("--json", wanted.json.as_ref())], &inputs)?;
     let before = report::json::read(&wanted.before)?;
     let after = report::json::read(&wanted.after)?;
     let changes = report::saved::compare(&before, &after, wanted.threshold)?;
@@ -160,5 +165,10 @@ fn compare(wanted: &Compare) -> Result<ExitCode> {
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e))?;
     published?;
+    if changes.regressions == 0 && !changes.is_judged() {
+        return Err(Error::invalid(
+            "no figure could be judged: that takes three rounds in both runs (--rounds), and the same stores and phases",
+        ));
+    }
     Ok(if changes.regressions == 0 { ExitCode::SUCCESS } else { ExitCode::from(REGRESSED) })
 }

@@ -31,6 +31,14 @@ fn wrong_options_and_missing_data_are_errors() {
         let got = run(args).expect(111);
         assert!(got.err.starts_with("error: "), "{args:?}: {}", got.err);
     }
+    // Of all other commands --json takes no file: what stands behind it is a store.
+    let store = folder.store("hash", &plain_records(1));
+    let before = std::fs::read(&store).expect("the store");
+    for args in [&["bench", "--list", "--json", &store][..], &["bench", "--html", &store]] {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("none that this option writes"), "{}", got.err);
+        assert!(std::fs::read(&store).expect("the store") == before, "{args:?}");
+    }
     let listed = parsed(run(&["bench", "--list", "--json", "-"]));
     assert!(listed.as_array().is_some_and(|stores| !stores.is_empty()));
     assert!(!std::path::Path::new("-").exists());

@@ -205,7 +205,7 @@ pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
-    outputs::check(&[("--json", args.json.as_ref())])?;
+    outputs::check(&[("--json", args.json.as_ref())], &[args.data.as_ref()])?;
     let (subject, facts) = look::look(args)?;
     let target = target(args, &facts)?;
     let mut usage = Usage::of(args, &subject)?;

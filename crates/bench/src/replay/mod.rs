@@ -315,7 +315,8 @@ pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     let named = args.stores.as_deref().map(named_stores);
     check_stores_and_servers(named.iter().flatten().map(String::as_str), &args.libraries)?;
     let speed = args.speed()?;
-    outputs::check(&[("--json", args.json.as_ref())])?;
+    let inputs = [Some(&args.trace), args.data.as_ref()];
+    outputs::check(&[("--json", args.json.as_ref())], &inputs)?;
     // How many passes there will be is not known yet.
     let bar = progress::bar_unless(args.quiet, 1);
     bar.set_message("the trace is read");

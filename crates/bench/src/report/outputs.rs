@@ -5,15 +5,21 @@ use super::json::publish_value;
 use crate::driver::kernel::leads_to;
 use credenza::{Error, Result, Staged};
 use serde::Serialize;
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Refuses files that cannot be made, and one that two options name. What is there already stays as it is.
+/// Refuses files that cannot be made, and one that two options name, or that is one of `inputs`. What is there already stays
+/// as it is.
 ///
 /// # Errors
-/// A folder is missing or may not be written, what is there is no regular file, or two options name one file;
-/// or it is standard output, where the table goes, or called `-`, by which others mean that.
-pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
+/// A folder is missing or may not be written, what is there is no regular file, or none that such an option writes (of others
+/// a flag of the same name takes no file, so that the next word is), or two options name one file; or it is standard
+/// output, where the table goes, or called `-`, by which others mean that.
+pub(crate) fn check(
+    outputs: &[(&str, Option<&PathBuf>)],
+    inputs: &[Option<&PathBuf>],
+) -> Result<()> {
     let mut known: Vec<(&str, PathBuf)> = Vec::new();
     for (option, path) in outputs.iter().filter_map(|(option, path)| Some((*option, (*path)?))) {
         if path == Path::new("-") {
@@ -33,6 +39,17 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
             let what = format!("{other} and {option} name the same file: give each its own");
             return Err(Error::invalid(what).at(path));
         }
+        if inputs.iter().flatten().any(|input| whole(input) == place) {
+            let what = format!("{option} would write over what is read: name another file");
+            return Err(Error::invalid(what).at(path));
+        }
+        if !is_replaceable(option, path)? {
+            let what = format!(
+                "{option}: there is a file already, which is none that this option writes: name another file; \
+                 remove it if it shall be replaced"
+            );
+            return Err(Error::invalid(what).at(path));
+        }
         let folder = place.parent().unwrap_or(Path::new("/"));
         if !folder.exists() {
             return Err(no_folder(option, folder));
@@ -42,6 +59,24 @@ pub(crate) fn check(outputs: &[(&str, Option<&PathBuf>)]) -> Result<()> {
         known.push((option, place));
     }
     Ok(())
+}
+
+/// Whether what is there begins as what this option writes, or nothing is there, or nothing in it.
+fn is_replaceable(option: &str, path: &Path) -> Result<bool> {
+    let begins: &[&str] = match option {
+        "--json" => &["{", "["],
+        "--html" => &["<!doctype html"],
+        "--csv" => &["store,"],
+        _ => return Ok(true),
+    };
+    if !path.is_file() {
+        return Ok(true);
+    }
+    let mut head = Vec::new();
+    let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
+    file.take(64).read_to_end(&mut head).map_err(|e| Error::io("read", e).at(path))?;
+    let head = head.to_ascii_lowercase();
+    Ok(head.is_empty() || begins.iter().any(|begin| head.starts_with(begin.as_bytes())))
 }
 
 /// Writes to standard output.
@@ -109,19 +144,45 @@ mod tests {
         std::os::unix::fs::symlink(at("x.json"), at("link")).unwrap();
         let of = |a: &Path, b: &Path| {
             let (a, b) = (a.to_owned(), b.to_owned());
-            check(&[("--json", Some(&a)), ("--csv", None), ("--html", Some(&b))])
+            check(&[("--json", Some(&a)), ("--csv", None), ("--html", Some(&b))], &[])
         };
         assert!(of(&at("x.json"), &at("x.html")).is_ok());
-        std::fs::write(at("x.json"), "old").unwrap();
+        std::fs::write(at("x.json"), "{old").unwrap();
         for other in ["x.json", "./x.json", "sub/../x.json", "link"] {
             let refused = of(&at("x.json"), &at(other)).unwrap_err().to_string();
             assert!(refused.contains("--json and --html name the same file"), "{refused}");
         }
-        assert_eq!(std::fs::read(at("x.json")).unwrap(), b"old");
+        assert_eq!(std::fs::read(at("x.json")).unwrap(), b"{old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 3, "a stray file is left");
         let refused = of(Path::new("-"), &at("x.html")).unwrap_err().to_string();
         assert!(refused.contains("--json takes a file") && refused.contains("./-"), "{refused}");
         let refused = of(&at("none/x.json"), &at("x.html")).unwrap_err().to_string();
         assert!(refused.contains("--json: there is no such folder"), "{refused}");
+    }
+
+    #[test]
+    fn what_no_such_option_has_written_is_not_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, input) = (folder.path().join("file"), folder.path().join("input"));
+        let of = |option: &str| check(&[(option, Some(&file))], &[None, Some(&input)]);
+        for (there, options) in [
+            ("", &["--json", "--html", "--csv"][..]),
+            ("{\n  \"credenza_bench\": 1}", &["--json"]),
+            ("[]", &["--json"]),
+            ("<!DOCTYPE html><html>", &["--html"]),
+            ("store,class,phase", &["--csv"]),
+            ("key\tvalue\n", &[]),
+            ("\u{89}CRDNZA\n", &[]),
+        ] {
+            std::fs::write(&file, there).unwrap();
+            for option in ["--json", "--html", "--csv"] {
+                let done = of(option);
+                assert_eq!(done.is_ok(), options.contains(&option), "{option} {there:?}: {done:?}");
+            }
+            assert_eq!(std::fs::read(&file).unwrap(), there.as_bytes());
+        }
+        std::fs::write(&file, "{}").unwrap();
+        std::os::unix::fs::symlink(&file, &input).unwrap();
+        assert!(of("--json").unwrap_err().to_string().contains("write over what is read"));
     }
 }

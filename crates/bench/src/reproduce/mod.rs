@@ -238,7 +238,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
-    outputs::check(&[("--json", args.json.as_ref())])?;
+    outputs::check(&[("--json", args.json.as_ref())], &[])?;
     let mut lab = Lab::new(args)?;
     let mut told = outputs::print(&terminal::opening(&lab.machine, args.scale));
     let mut outcomes = Vec::new();

@@ -181,7 +181,7 @@ pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.check()?;
-    outputs::check(&[("--json", args.json.as_ref())])?;
+    outputs::check(&[("--json", args.json.as_ref())], &[args.data.as_ref()])?;
     args.keep.as_deref().map_or(Ok(()), outputs::prepare_to_keep)?;
     let room = room::Room::prepare(args.faults.contains(&Fault::Full));
     let folder = Folder::create_in(&args.folder())?;

@@ -73,6 +73,23 @@ pub struct Changes {
     pub regressions: usize,
 }
 
+impl Changes {
+    /// What is said of each time of both runs.
+    pub(crate) fn speeds(&self) -> impl Iterator<Item = Speed> + '_ {
+        let alone = self.growth.iter().flat_map(|of| &of.changes).chain(&self.changes);
+        let at_rate = self.growth.iter().flat_map(|of| &of.at_rate).chain(&self.at_rate);
+        alone
+            .map(|change| change.speed)
+            .chain(self.together.iter().map(|change| change.speed))
+            .chain(at_rate.map(|change| change.speed))
+    }
+
+    /// Whether there was enough to judge any time by.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.speeds().any(Speed::is_judged)
+    }
+}
+
 /// One phase of one store in both runs.
 #[derive(Debug, Serialize)]
 pub struct Change {

@@ -266,15 +266,9 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
          commit that is on the disk."
     );
     wrapped(out, pen, "", &legend)?;
-    let alone = changes.growth.iter().flat_map(|of| &of.changes).chain(&changes.changes);
-    let at_rate = changes.growth.iter().flat_map(|of| &of.at_rate).chain(&changes.at_rate);
-    let all = alone
-        .map(|change| change.speed)
-        .chain(changes.together.iter().map(|change| change.speed))
-        .chain(at_rate.map(|change| change.speed));
     let singly = changes.growth.iter().flat_map(|of| &of.latencies).chain(&changes.latencies);
     let singly: Vec<Speed> = singly.map(|change| change.speed).collect();
-    let all: Vec<Speed> = all.collect();
+    let all: Vec<Speed> = changes.speeds().collect();
     let judged = singly.iter().filter(|speed| speed.is_judged()).count();
     if judged > 0 {
         let judged = text::counted(judged, "percentile");
@@ -307,6 +301,7 @@ fn lines(changes: &Changes, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
     }
     changes.notes.iter().try_for_each(|note| wrapped(out, pen, "", &text::clean(note)))?;
     let verdict = match changes.regressions {
+        0 if !changes.is_judged() => pen.paint("Nothing could be judged.", Style::Bad),
         0 => pen.paint("Nothing regressed.", Style::Bold),
         n => pen.paint(&format!("{} regressed.", text::counted(n, "figure")), Style::Bad),
     };
