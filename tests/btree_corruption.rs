@@ -208,7 +208,8 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
         bytes[at] ^= 1 << (at % 8);
         count += 1;
     }
-    assert!(count > 50 && replaced < count / 2, "{count} {replaced}");
+    // Half of all bytes are those of long values of the main table, which is written anew.
+    assert!(count > 50 && replaced < count * 2 / 3, "{count} {replaced}");
 }
 
 /// A page that a transaction freed that was given up, or died, has its checksum again when the store

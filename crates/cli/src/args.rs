@@ -310,7 +310,7 @@ impl WriteArgs {
                 };
                 TableOf::of(options.open(path)?, table).map(Changing::BTree)
             }
-            other => Err(unchanging(other).at(path)),
+            other => Err(unchanging(other, THAW).at(path)),
         }
     }
 
@@ -319,7 +319,7 @@ impl WriteArgs {
         match credenza::kind_of(path)? {
             "hash" => way::noting(path, || self.hash().open(path)).map(Store::Hash),
             "btree" => self.btree().open(path).map(Store::BTree),
-            other => Err(unchanging(other).at(path)),
+            other => Err(unchanging(other, THAW).at(path)),
         }
     }
 
@@ -363,12 +363,12 @@ fn kind_to_change(path: &Path, option: &str) -> Result<&'static str> {
     })
 }
 
-/// The error for a store that cannot be changed.
-pub fn unchanging(kind: &str) -> Error {
-    Error::invalid(format!(
-        "this is a store of kind '{kind}', which never changes; 'credenza thaw' makes one of it that \
-         does"
-    ))
+/// What makes a store that changes of one that does not.
+const THAW: &str = "'credenza thaw' makes one of it that does";
+
+/// The error for a store that cannot be changed, with what to do.
+pub fn unchanging(kind: &str, what_to_do: &str) -> Error {
+    Error::invalid(format!("this is a store of kind '{kind}', which never changes; {what_to_do}"))
 }
 
 fn durability(text: &str) -> Result<Durability, String> {

@@ -121,7 +121,9 @@ fn put(
                 .map_err(|e| input.error(start, format!("{name}_base64 is not base64: {e}")))?;
         }
         (None, None) => {
-            return Err(input.error(start, format!("neither \"{name}\" nor \"{name}_base64\"")));
+            return Err(
+                input.error(start, format!("neither \"{name}\" nor \"{name}_base64\", or null"))
+            );
         }
         (Some(_), Some(_)) => {
             return Err(input.error(start, format!("both \"{name}\" and \"{name}_base64\"")));

@@ -200,8 +200,9 @@ impl Data {
                 }
                 notes.extend(of_file);
                 if repeated > 0 {
+                    let were = if repeated == 1 { "record was" } else { "records were" };
                     notes.push(format!(
-                        "{repeated} records were left out because their key had come before: \
+                        "{repeated} {were} left out because a record with its key had come before: \
                          stores differ in what they do with a second value"
                     ));
                 }

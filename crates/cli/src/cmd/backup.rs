@@ -73,7 +73,10 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
             }
             Kind::BTree
         }
-        other => return Err(unchanging(other.kind()).at(&args.store)),
+        other => {
+            return Err(unchanging(other.kind(), "any copy of the file is one of the store")
+                .at(&args.store));
+        }
     };
     replaced.finish(kind);
     drop(bar);

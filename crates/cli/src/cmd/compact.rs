@@ -82,7 +82,9 @@ pub fn run(args: &Compact, quiet: bool) -> Result<Status> {
             drop(bar);
             report_btree(args, &before, &store.stats()?, is_done, quiet)?;
         }
-        other => return Err(unchanging(other.kind()).at(&args.store)),
+        other => {
+            return Err(unchanging(other.kind(), "it is as small as it can be").at(&args.store));
+        }
     }
     Ok(Status::Done)
 }

@@ -42,7 +42,7 @@ pub struct Create {
     #[arg(long)]
     if_missing: bool,
 
-    /// How many bytes the records of a hash store may take, such as 64MiB: a cache
+    /// How many bytes the records of a hash store may take, such as 64MiB: a cache. K, M, G and T are powers of 1024, also with B or iB
     #[arg(long, value_name = "SIZE", value_parser = size)]
     limit: Option<u64>,
 

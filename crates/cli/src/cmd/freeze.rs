@@ -61,7 +61,13 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
         }
         Readable::Store(Store::BTree(store)) => freeze(store, args, quiet)?,
         Readable::Table(table) => freeze(table, args, quiet)?,
-        Readable::Store(other) => return Err(unchanging(other.kind()).at(&args.store)),
+        Readable::Store(other) => {
+            let what_to_do = match other.kind() {
+                "constant" => "it is frozen already",
+                _ => "'credenza convert --to constant' makes a constant one of it",
+            };
+            return Err(unchanging(other.kind(), what_to_do).at(&args.store));
+        }
     };
     replaced.finish(Kind::Constant);
     load::summary(&args.target, stats.records, stats.records, args.json, quiet)?;

@@ -36,7 +36,7 @@ use std::sync::Arc;
 /// or btree store that is killed while it is built leaves files whose names begin with a dot and end
 /// in .tmp; the next one of the same name removes them.
 ///
-/// Hash and btree stores have one value a key: of several records in the input with the same key the
+/// Hash and btree stores have one value a key, but for tables that were made with '--duplicates', which get all: of several records in the input with the same key the
 /// last stays, or what --duplicates says. It is about the input alone: a record that the store has is
 /// replaced in any case.
 ///

@@ -23,7 +23,7 @@ use std::slice;
 /// has many records in a text format. Into a btree store they are written in one transaction, all of
 /// them or none; what comes from a terminal or a pipe is read before it begins, so that nobody waits for
 /// it. Into a hash store they go in batches, each of which is there whole or not at all: after an error the
-/// batches before it stay. A value that a key had is replaced.
+/// batches before it stay. A value that a key had is replaced, but in a table whose keys have several, which gets another.
 ///
 /// With --append, values get numbers in place of keys, and the number that was given is printed.
 #[derive(Debug, Args)]

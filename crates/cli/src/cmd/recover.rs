@@ -22,7 +22,8 @@ use std::path::PathBuf;
 ///
 /// Of a btree store all tables are saved, and it is said how many records are lost. A damaged page costs the records in it;
 /// one that leads to others costs nothing, as long as these can be told from those of another table that is damaged, too.
-/// Where the names of tables are lost, what is whole of these is in tables called 'recovered 1' and so on. Pages without a
+/// Where the names of tables are lost, what is whole of these is in tables called 'recovered 1' and so on; nobody knows then how
+/// many records they had, and 'lost_records' counts those of the others. Pages without a
 /// checksum, as of a store that was not closed, are taken as they are, and counted.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
@@ -59,6 +60,7 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
         true => other(args, quiet).map_err(|e| if e.is_bad_file() { error } else { e }),
         false => Err(error),
     });
+    let is_empty = std::fs::metadata(&args.store).is_ok_and(|meta| meta.len() == 0);
     let done = done.map_err(|error| match kind {
         Ok(kind) if error.is_bad_file() && !matches!(kind, "hash" | "btree") => {
             Error::invalid(format!(
@@ -67,6 +69,8 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
             ))
             .at(&args.store)
         }
+        // What is no store is told with what it is; of an empty one the engine says what can be made of it.
+        Err(of_kind) if error.is_bad_file() && !is_empty => of_kind,
         _ => error,
     });
     done.or_else(|error| match exit::is_closed_pipe(&error) {
@@ -146,6 +150,9 @@ fn btree_store(args: &Recover, quiet: bool) -> Result<Status> {
             counted(found.lost_records, "record"),
             counted(found.lost_pages, "damaged page")
         );
+        if found.lost_tables > 0 {
+            text += ", not counting what is lost of tables whose names are";
+        }
         if found.unchecked_pages > 0 {
             let pages = counted(found.unchecked_pages, "page");
             text += &format!(", {pages} without a checksum taken as they are");

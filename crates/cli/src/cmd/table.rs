@@ -10,7 +10,6 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::btree::{BTree, Duplicates, KeyType, Snapshot, TableOptions, Transaction};
 use credenza::{Error, Result, Store};
-use indicatif::HumanCount;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -294,7 +293,7 @@ fn line(args: &List, name: Option<&str>, records: u64, options: &TableOptions) -
         kind.push("numbered".to_owned());
     }
     let kind = if kind.is_empty() { String::new() } else { format!("\t{}", kind.join(", ")) };
-    format!("{}\t{name}{kind}\n", HumanCount(records))
+    format!("{records}\t{name}{kind}\n")
 }
 
 /// Opens a store that must be a btree.

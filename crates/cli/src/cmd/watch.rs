@@ -122,7 +122,9 @@ pub fn run(args: &Watch) -> Result<Status> {
     let store = match way::noting(&args.store, || credenza::open(&args.store))? {
         Store::Hash(store) => Watched::Hash(store),
         Store::BTree(store) => Watched::BTree(store),
-        other => return Err(unchanging(other.kind()).at(&args.store)),
+        other => {
+            return Err(unchanging(other.kind(), "another file takes its place").at(&args.store));
+        }
     };
     // What opening says of a store that is not there helps more.
     let mut place = place?;
