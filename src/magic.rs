@@ -81,7 +81,9 @@ pub(crate) fn header_or_copy<const N: usize, H>(
 ) -> Result<H> {
     let found = decode(head);
     let copy = of_copy::<N>(head).filter(|copy| {
-        let is_of_another = engine_of(head).is_some() && engine_of(head) != engine_of(copy);
+        let said =
+            engine_of(head).filter(|said| [CONSTANT, HASH, BTREE, HASH_INDEX].contains(said));
+        let is_of_another = said.is_some() && said != engine_of(copy);
         let is_like = head.get(MAGIC.len() + 4..NAMED) == copy.get(MAGIC.len() + 4..NAMED);
         !has_whole_header(head) && (is_like || !is_of_another)
     });

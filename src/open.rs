@@ -267,8 +267,8 @@ fn recognise(path: &Path) -> Result<Kind> {
         format!("it is {what}")
     } else if let Some(engine) = engine_of_copy(&head) {
         format!(
-            "its first bytes are no store's, but there is a copy of what such a file begins with: if they were written over, \
-             {}, and `credenza recover` makes a store of all that is whole of it",
+            "its first bytes are no store's; a copy of what some store begins with, behind them, says that {}: if it was \
+             one, and they were written over, `credenza recover` makes a store of all that is whole of it",
             magic::what_is_of(engine)
         )
     } else {

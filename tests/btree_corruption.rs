@@ -395,7 +395,11 @@ fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
         }
         transaction.commit().unwrap();
     };
+    let mut earlier = Vec::new();
     for round in 0..4 {
+        if round == 3 {
+            earlier = fs::read(&path).unwrap();
+        }
         write(round);
         store.sync().unwrap();
     }
@@ -411,6 +415,14 @@ fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
         put(&mut bytes, DURABLE, before);
         bytes
     };
+    // A write that never came to the disk.
+    let mut stale = whole.clone();
+    stale[newest..newest + META].copy_from_slice(&earlier[newest..newest + META]);
+    assert!(stale != whole);
+    BTree::reboot(&mut stale);
+    write_anew(&copy, &stale);
+    let error = BTree::open(&copy).unwrap_err().to_string();
+    assert!(error.contains("what was durable last is damaged"), "{error}");
     for (bytes, wrong) in [
         (whole.clone(), Some("what was durable last is damaged")),
         (unsaid(whole), None),

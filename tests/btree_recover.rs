@@ -340,10 +340,21 @@ fn a_damaged_journal_is_said_to_tell_of_less() {
     BTree::reboot(&mut latest);
     assert_eq!(opened(&latest).unwrap(), all);
     for at in (journal.start..journal.start + end).step_by(end / 40) {
-        let mut bytes = latest.clone();
-        bytes[at] ^= 4;
-        let error = opened(&bytes).unwrap_err().to_string();
-        assert!(error.contains("what was durable last is damaged"), "{at}: {error}");
+        for damage in [None, Some(0), Some(0xa5)] {
+            let mut bytes = latest.clone();
+            match damage {
+                None => bytes[at] ^= 4,
+                Some(byte) => bytes[at / 512 * 512..][..512].fill(byte),
+            }
+            match opened(&bytes) {
+                // These were zeros.
+                Ok(found) => assert!(found == all && damage == Some(0), "{at}: {found}"),
+                Err(error) => {
+                    let error = error.to_string();
+                    assert!(error.contains("what was durable last is damaged"), "{at}: {error}");
+                }
+            }
+        }
     }
 }
 

@@ -368,7 +368,7 @@ impl Core {
         let recovered = self.recovered()?.ok_or_else(no_durable)?;
         let (base, durable) = (&recovered.base, recovered.commit);
         self.check_said(&recovered)?;
-        if self.lost_meta().is_some() {
+        if self.is_left(&recovered) {
             // Nothing is written to a store that is damaged.
             let file = self.map.file();
             Core::mapped(file, false, None, Header::decode)?.durable_to_read(file)?;

@@ -231,37 +231,50 @@ impl Core {
         Ok(Some(found))
     }
 
-    /// Whether what was found is what was durable, as far as that can be seen: where a durable commit is missing in its
-    /// place, or something stands behind what was appended last. Either the power failed while it was written, or it was
-    /// damaged later. What processes share tells of the latter, though it has no checksum, and not all of it may have come
-    /// to the disk: a commit was durable before it said so.
+    /// Whether what was found is what was durable, as far as that can be seen. Of what was written when the power failed
+    /// something may be missing; what was damaged later is missing, too. What processes share tells of the latter, though it
+    /// has no checksum, and not all of it may have come to the disk: a commit, its base, and how far the journal went were
+    /// on the disk before it said so. A single word of it is not believed.
     pub(crate) fn check_said(&self, recovered: &Recovered) -> Result<()> {
-        let lost = self.lost_meta();
-        if lost.is_none() && !recovered.is_torn() {
-            return Ok(());
-        }
         let said = self.load(session::DURABLE);
         if said <= recovered.commit.stamp || said > self.newest().stamp {
             return Ok(());
         }
-        let journal = recovered.base.journal.map_or(0, |journal| journal.page * PAGE_BYTES);
+        let (base, own) = (self.load(session::BASE), recovered.base.commit.stamp);
+        let end = recovered.entries_to().last().map_or(0, |(_, end)| end as u64);
+        let is_base_lost = base > own && base <= said;
+        let is_entry_lost = base == own && self.load(session::JOURNAL_END) > end;
+        if !is_base_lost && !is_entry_lost {
+            return Ok(());
+        }
+        let journal = recovered.base.journal.map_or(0, |journal| journal.page * PAGE_BYTES + end);
+        let at = if is_base_lost { self.lost_meta().unwrap_or(METAS[0]) } else { journal };
         let what = "what was durable last is damaged, and only what was before is whole";
-        Err(Error::corrupt(lost.unwrap_or(journal), what))
+        Err(Error::corrupt(at, what))
     }
 
-    /// Whether all is there that a commit leads to which was found where another durable one is missing: if that was durable,
-    /// pages were used again since. In a private map, as it writes what was appended to the pages.
+    /// Whether there is anything in a commit that was found where another durable one is missing: then it is to be looked
+    /// at by [`Core::check_left`].
+    pub(crate) fn is_left(&self, recovered: &Recovered) -> bool {
+        let Commit { main, catalog, .. } = recovered.commit;
+        self.lost_meta().is_some() && (main.root != 0 || catalog.root != 0)
+    }
+
+    /// Whether all is there that such a commit leads to: if the other was durable, pages were used again since. In a private
+    /// map, as it writes what was appended to the pages.
     pub(crate) fn check_left(&self, recovered: &Recovered) -> Result<()> {
-        let Some(at) = self.lost_meta() else { return Ok(()) };
+        if !self.is_left(recovered) {
+            return Ok(());
+        }
         check_trees(self, &recovered.commit, recovered.since.as_ref()).map_err(|error| {
             let what =
                 format!("the durable commit is damaged, and the one before is not whole: {error}");
-            Error::corrupt(at, what)
+            Error::corrupt(self.lost_meta().unwrap_or(METAS[0]), what)
         })
     }
 
     /// A place for a durable commit in which there is none.
-    pub(crate) fn lost_meta(&self) -> Option<u64> {
+    fn lost_meta(&self) -> Option<u64> {
         (0..2).find(|place| self.meta(*place).is_none()).map(|place| METAS[place])
     }
 

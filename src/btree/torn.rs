@@ -158,6 +158,10 @@ impl Disk {
             let from = self.moments[chosen.max(first)].get(at..at + SECTOR).unwrap_or(&[0; SECTOR]);
             image[at..at + SECTOR].copy_from_slice(from);
         }
+        // That a commit is durable is said when it is.
+        let said = |bytes: &[u8]| le64(bytes, session::DURABLE as usize).unwrap_or(0);
+        let certain = said(&self.moments[self.certain]).min(said(&image));
+        image[session::DURABLE as usize..][..8].copy_from_slice(&certain.to_le_bytes());
         image
     }
 

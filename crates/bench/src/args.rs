@@ -283,9 +283,9 @@ Examples:
   credenza bench compare before.json after.json --threshold 10 || echo slower
 
 Exit status:
-    0  nothing regressed
+    0  nothing regressed; or nothing could be judged, as of fewer than three rounds, and that is said
     1  something did
-  111  any error: a damaged file, unlike runs, fewer than three rounds; nothing was compared
+  111  any error: a damaged file, unlike runs; nothing was compared
 ")]
 pub(crate) struct Compare {
     /// The earlier run, as JSON

@@ -165,10 +165,5 @@ fn compare(wanted: &Compare) -> Result<ExitCode> {
         .and_then(|()| out.flush())
         .map_err(|e| Error::io("write to standard output", e))?;
     published?;
-    if changes.regressions == 0 && !changes.is_judged() {
-        return Err(Error::invalid(
-            "no figure could be judged: that takes three rounds in both runs (--rounds), and the same stores and phases",
-        ));
-    }
     Ok(if changes.regressions == 0 { ExitCode::SUCCESS } else { ExitCode::from(REGRESSED) })
 }

@@ -103,12 +103,14 @@ fn manual_pages_are_complete() {
         let name = format!("credenza-{command}.1");
         assert!(names.contains(&name), "{name} in {names:?}");
         let page = std::fs::read_to_string(format!("{pages}/{name}")).expect("a page");
-        for part in [".TH credenza", "EXIT STATUS", "EXAMPLES"] {
+        for part in [".TH CREDENZA-", "EXIT STATUS", "EXAMPLES"] {
             assert!(page.contains(part), "{part} in {name}");
         }
     }
     assert!(names.contains(&"credenza-table-rename.1".to_owned()), "{names:?}");
-    assert!(run(&["man"]).expect(0).text().contains(".TH credenza 1"));
+    assert!(run(&["man"]).expect(0).text().contains(".TH CREDENZA 1  \"credenza "));
+    let verify = std::fs::read_to_string(format!("{pages}/credenza-verify.1")).expect("a page");
+    assert!(verify.contains("credenza verify [OPTIONS] <STORE>..."), "{verify}");
     let file = folder.file("file", "");
     let got = run(&["man", &file]).expect(111);
     assert!(got.err.contains(&file), "{}", got.err);

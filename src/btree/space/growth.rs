@@ -17,9 +17,6 @@ const GROWTH: (u64, u64) = (8, 2048);
 /// So many pages, an eighth of what there is, are left for removals.
 const RESERVE: (u64, u64) = (4, 256);
 
-/// Free pages that are counted beyond those that are asked for.
-const COUNTED_AHEAD: u64 = 4096;
-
 /// Blocks of the table of pages, from the second on, that are made three at a time: they tell of 64 MiB. Larger ones, of
 /// which three would be a hundredth of a second's work for whoever needs the first, are made one at a time.
 const MADE_BY_THREES: u64 = 6;
@@ -39,6 +36,7 @@ impl Space {
             self.cursor = self.end;
             self.credit += self.high - self.end;
             self.end = self.high;
+            self.counted = (0, 0);
             // Those that end before it may have been durable: what is behind is not said of pages.
             self.has_new_table = true;
         }
@@ -92,6 +90,8 @@ impl Space {
     fn add_table(&mut self, core: &Core, block: u64) -> Result<()> {
         let (from, pages) = (self.end, table_pages(block));
         self.grow_file(core, from + pages)?;
+        // These are none that are noted as taken.
+        self.counted = (0, 0);
         // What was in these pages once says nothing of others.
         for at in (from * PAGE_BYTES..(from + pages) * PAGE_BYTES).step_by(8) {
             if let Some(word) = core.map_word(at) {
@@ -167,8 +167,8 @@ impl Space {
         if room + left >= wanted {
             return Ok(true);
         }
-        // More than are asked for: of a large store each page that is put would look at most of the table.
-        let enough = wanted + COUNTED_AHEAD;
+        // Each time twice as many: of a large store each page that is put would look at most of the table.
+        let enough = wanted + counted;
         let mut found = (core.map.len() / PAGE_BYTES).saturating_sub(self.end);
         for page in 0..self.end {
             if room + found >= enough {

@@ -347,7 +347,7 @@ fn a_file_of_records_is_data_and_repeated_keys_are_told() {
     let wanted = Workload { gets: 20, ..Workload::of_records(&path, None) };
     let (inputs, notes) = Inputs::prepare(&wanted).unwrap();
     assert_eq!(inputs.records.iter().collect::<Vec<_>>(), [(&b"a"[..], &b"1"[..]), (b"b", b"2")]);
-    assert!(notes[0].starts_with("1 records"), "{notes:?}");
+    assert!(notes[0].starts_with("1 record was left out"), "{notes:?}");
     assert!((0..20).all(|i| inputs.queries.miss.expected(i).is_none()));
     std::fs::write(&path, "+1,1:a->1\n+9,1:b->2\n").unwrap();
     assert!(Inputs::prepare(&wanted).is_err());

@@ -66,7 +66,15 @@ fn write_pages(command: &Command, folder: &Path) -> std::io::Result<()> {
 
 /// The manual page of a command.
 fn page(command: &Command) -> std::io::Result<Vec<u8>> {
-    let man = clap_mangen::Man::new(command.clone());
+    let mut command = command.clone();
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    // As --help has it: of the options a page would list names alone, and of what may be repeated nothing.
+    let usage = command.render_usage().to_string();
+    let usage =
+        usage.trim_start_matches("Usage:").lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    command = command.override_usage(usage);
+    let source = concat!("credenza ", env!("CARGO_PKG_VERSION"));
+    let man = clap_mangen::Man::new(command.clone()).title(name.to_uppercase()).source(source);
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
