@@ -17,11 +17,12 @@ use std::path::{Path, PathBuf};
 /// Where the copy of the header is.
 const COPY: Range<usize> = 1920..1992;
 
+/// Bytes of a header, without the zeros behind those that are named.
+const NAMED: usize = 64;
+
 /// A store that was closed.
 struct Sample {
     kind: &'static str,
-    /// Bytes of the header, without what is behind those that are named.
-    named: usize,
     bytes: Vec<u8>,
     state: State,
     recover: fn(&Path, &Path) -> Result<()>,
@@ -35,46 +36,31 @@ fn records() -> impl Iterator<Item = (Vec<u8>, Vec<u8>)> {
     (0..300u32).map(|i| (format!("key {i}").into_bytes(), vec![i as u8; i as usize % 90]))
 }
 
-fn sample_of_hash() -> Sample {
+fn sample<S: Subject>(kind: &'static str, recover: fn(&Path, &Path) -> Result<()>) -> Sample {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
-    let store = Hash::create(&path).unwrap();
+    let store = S::open(&path).unwrap();
     for (key, value) in records() {
-        store.insert(&key, &value).unwrap();
+        store.apply(&Operation::Insert(key, value)).unwrap();
     }
     drop(store);
     Sample {
-        kind: "hash",
-        named: 64,
+        kind,
         bytes: fs::read(&path).unwrap(),
         state: records().collect(),
-        recover: |from, to| hash::recover(from, to, |_, _| ()).map(|_| ()),
-        read: |path| Ok(state_of(&Hash::open(path)?, "hash")),
-        verify: |path| Hash::open(path)?.verify(|_, _| ()),
+        recover,
+        read: |path| Ok(state_of(&S::open(path)?, "saved")),
+        verify: |path| S::open(path)?.verify(),
         _folder: folder,
         path,
     }
 }
 
-fn sample_of_btree() -> Sample {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
-    let store = BTree::create(&path).unwrap();
-    for (key, value) in records() {
-        store.insert(&key, &value).unwrap();
-    }
-    drop(store);
-    Sample {
-        kind: "btree",
-        named: 64,
-        bytes: fs::read(&path).unwrap(),
-        state: records().collect(),
-        recover: |from, to| btree::recover(from, to, |_, _| ()).map(|_| ()),
-        read: |path| Ok(state_of(&BTree::open(path)?, "btree")),
-        verify: |path| BTree::open(path)?.verify(|_, _| ()),
-        _folder: folder,
-        path,
-    }
+fn samples() -> [Sample; 2] {
+    [
+        sample::<Hash>("hash", |from, to| hash::recover(from, to, |_, _| ()).map(|_| ())),
+        sample::<BTree>("btree", |from, to| btree::recover(from, to, |_, _| ()).map(|_| ())),
+    ]
 }
 
 fn is_damage(error: &Error) -> bool {
@@ -107,9 +93,9 @@ impl Sample {
 
 #[test]
 fn a_damaged_header_is_told_and_costs_nothing() {
-    for sample in [sample_of_hash(), sample_of_btree()] {
+    for sample in samples() {
         let mut heads: Vec<(String, Vec<u8>)> = Vec::new();
-        for at in 0..sample.named {
+        for at in 0..NAMED {
             // Also to the number of another engine.
             for flip in if at < 12 { &[0xff, 1, 3][..] } else { &[0x81] } {
                 let mut head = sample.bytes[..512].to_vec();
@@ -137,7 +123,7 @@ fn a_damaged_header_is_told_and_costs_nothing() {
 
 #[test]
 fn a_damaged_copy_is_told_and_harms_nobody() {
-    for sample in [sample_of_hash(), sample_of_btree()] {
+    for sample in samples() {
         for at in COPY {
             let mut bytes = sample.bytes.clone();
             bytes[at] ^= 0x21;
@@ -169,7 +155,7 @@ fn a_damaged_copy_is_told_and_harms_nobody() {
 fn what_lies_in_a_file_of_another_kind_is_no_copy() {
     let folder = tempfile::tempdir().unwrap();
     let (path, saved) = (folder.path().join("table"), folder.path().join("saved"));
-    for sample in [sample_of_hash(), sample_of_btree()] {
+    for sample in samples() {
         let build = |value: &[u8]| {
             let mut builder = Builder::create(&path).unwrap();
             builder.add(b"key", value).unwrap();
