@@ -293,23 +293,37 @@ impl WriteArgs {
     /// Opens the store at `path`, which must be there and change; shares statistics of what is done
     /// with it if they are asked for.
     pub fn open(self, path: &Path, table: &TableArgs, with_statistics: bool) -> Result<Changing> {
-        let statistics = with_statistics.then(|| Statistics::new().shared(true));
+        let options = |hash: hash::OpenOptions, btree: btree::OpenOptions| match with_statistics {
+            true => {
+                let statistics = || Statistics::new().shared(true);
+                (hash.statistics(statistics()), btree.statistics(statistics()))
+            }
+            false => (hash, btree),
+        };
+        self.open_with(path, table, options)
+    }
+
+    /// The same, to read it, as those do who may not write.
+    pub fn open_to_read(self, path: &Path, table: &TableArgs) -> Result<Changing> {
+        self.open_with(path, table, |hash, btree| (hash.read_only(true), btree.read_only(true)))
+    }
+
+    fn open_with(
+        self,
+        path: &Path,
+        table: &TableArgs,
+        options: impl FnOnce(
+            hash::OpenOptions,
+            btree::OpenOptions,
+        ) -> (hash::OpenOptions, btree::OpenOptions),
+    ) -> Result<Changing> {
+        let (hash, btree) = options(self.hash(), self.btree());
         match kind_to_change(path, "")? {
             "hash" => {
                 table.refuse("hash").map_err(|e| e.at(path))?;
-                let options = match statistics {
-                    Some(statistics) => self.hash().statistics(statistics),
-                    None => self.hash(),
-                };
-                way::noting(path, || options.open(path)).map(Changing::Hash)
+                way::noting(path, || hash.open(path)).map(Changing::Hash)
             }
-            "btree" => {
-                let options = match statistics {
-                    Some(statistics) => self.btree().statistics(statistics),
-                    None => self.btree(),
-                };
-                TableOf::of(options.open(path)?, table).map(Changing::BTree)
-            }
+            "btree" => TableOf::of(btree.open(path)?, table).map(Changing::BTree),
             other => Err(unchanging(other, THAW).at(path)),
         }
     }

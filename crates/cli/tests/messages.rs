@@ -307,3 +307,23 @@ fn what_is_wrong_with_an_argument_is_said_in_its_own_terms() {
     let err = run(&["get", &store, "key0", "--nth", "9"]).expect(100).err;
     assert_eq!(err, "not found: value 9 of key0\n");
 }
+
+/// Who may only read needs no right to write for it.
+#[test]
+fn a_shell_that_only_reads_changes_nothing() {
+    let folder = Folder::new();
+    for kind in ["hash", "btree"] {
+        let store = folder.store(kind, &vec![(b"a".to_vec(), b"1".to_vec())]);
+        let before = std::fs::read(&store).expect("the store");
+        let names = folder.names();
+        let got =
+            run_with(&["shell", &store, "--read-only"], b"get a\nscan\nlen\nstat\n").expect(0);
+        assert!(got.text().starts_with("1\n"), "{}", got.text());
+        for change in [&b"put b 2\n"[..], b"delete a\n", b"begin\n"] {
+            let got = run_with(&["shell", &store, "--read-only"], change).expect(111);
+            assert!(got.err.contains("read"), "{}", got.err);
+        }
+        assert!(std::fs::read(&store).expect("the store") == before, "{kind} was changed");
+        assert_eq!(folder.names(), names);
+    }
+}

@@ -60,6 +60,11 @@ pub struct Shell {
     #[arg(long)]
     statistics: bool,
 
+    /// Change nothing: open the store as those do who may not write to it; a btree store, while nobody has it open to
+    /// write
+    #[arg(long, conflicts_with = "statistics")]
+    read_only: bool,
+
     #[command(flatten)]
     table: TableArgs,
 
@@ -69,7 +74,10 @@ pub struct Shell {
 
 /// Runs the command.
 pub fn run(args: &Shell) -> Result<Status> {
-    let store = args.write.open(&args.store, &args.table, args.statistics)?;
+    let store = match args.read_only {
+        true => args.write.open_to_read(&args.store, &args.table)?,
+        false => args.write.open(&args.store, &args.table, args.statistics)?,
+    };
     let mut lines = Lines::new(&store, &COMMANDS)?;
     let out = Output::stdout()?;
     let session = Session::of(&store);
