@@ -110,7 +110,7 @@ fn manual_pages_are_complete() {
     assert!(names.contains(&"credenza-table-rename.1".to_owned()), "{names:?}");
     assert!(run(&["man"]).expect(0).text().contains(".TH CREDENZA 1  \"credenza "));
     let verify = std::fs::read_to_string(format!("{pages}/credenza-verify.1")).expect("a page");
-    assert!(verify.contains("credenza verify [OPTIONS] <STORE>..."), "{verify}");
+    assert!(verify.contains("credenza verify\\fR [OPTIONS] <STORE>...\n"), "{verify}");
     let file = folder.file("file", "");
     let got = run(&["man", &file]).expect(111);
     assert!(got.err.contains(&file), "{}", got.err);
