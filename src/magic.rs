@@ -66,7 +66,7 @@ fn is_sealed<const N: usize>(head: &[u8]) -> bool {
     sum.is_some() && sum == le64(head, N - SUM)
 }
 
-/// Whether a file begins with a whole header of any engine.
+/// Whether a file begins with a whole header of any engine: that of a btree, a constant or a hash store.
 fn has_whole_header(head: &[u8]) -> bool {
     is_sealed::<64>(head) || is_sealed::<256>(head) || is_sealed::<512>(head)
 }

@@ -5,7 +5,7 @@ use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
 use crate::hash::Hash;
 use crate::magic::{self, MAGIC, engine_of, engine_of_copy};
-use crate::os::file::{head_of, open_regular};
+use crate::os::file::{open_regular, read_head};
 use crate::os::lock::is_locked;
 use crate::os::opening::OPEN;
 use crate::record;
@@ -234,7 +234,7 @@ enum Kind {
 
 fn recognise(path: &Path) -> Result<Kind> {
     let (file, meta) = open_regular(path)?;
-    let head = head_of(&file, HEAD_BYTES)?;
+    let head = read_head(&file, meta.len(), HEAD_BYTES)?;
     let engine = engine_of(&head);
     match engine {
         Some(magic::HASH) => return Ok(Kind::Hash),

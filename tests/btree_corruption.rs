@@ -6,6 +6,7 @@
 
 mod common;
 
+use common::btree::fill;
 use common::sample::{
     COMMIT_WORDS, COMMITS, META, METAS, PAGE, SESSION, STATE, check_answers, put, sample, try_all,
     word,
@@ -172,7 +173,7 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
     let places = pages.iter().flat_map(|page| (page * PAGE..(page + 1) * PAGE).step_by(step));
     let elsewhere = sample.elsewhere();
     let (mut count, mut replaced) = (0, 0);
-    for at in places.chain(elsewhere.into_iter().flatten().step_by(step)) {
+    for at in places.chain(elsewhere.iter().cloned().flatten().step_by(step)) {
         bytes[at] ^= 1 << (at % 8);
         write_anew(&path, &bytes);
         for has_lease in [false, true] {
@@ -191,7 +192,8 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
             store.verify(|_, _| ())
         });
         if changed.is_ok() {
-            // What was damaged is not there any more: a value that was replaced.
+            // What was damaged is not there any more: a long value that was replaced.
+            assert!(elsewhere.iter().any(|part| part.contains(&at)), "byte {at}");
             let store = open().unwrap();
             let snapshot = store.read().unwrap();
             for (name, state) in &sample.tables {
@@ -208,8 +210,8 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
         bytes[at] ^= 1 << (at % 8);
         count += 1;
     }
-    // Half of all bytes are those of long values of the main table, which is written anew.
-    assert!(count > 50 && replaced < count * 2 / 3, "{count} {replaced}");
+    // Of every byte, half are those of long values of the main table, which is written anew.
+    assert!(count > 50 && (is_soak() || replaced < count / 2), "{count} {replaced}");
 }
 
 /// A page that a transaction freed that was given up, or died, has its checksum again when the store
@@ -388,13 +390,8 @@ fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
     let store = BTree::create(&path).unwrap();
-    let write = |round: u8| {
-        let mut transaction = store.write().unwrap();
-        for i in 0..20_000 {
-            transaction.main().insert(&ordered(i), &[round; 30]).unwrap();
-        }
-        transaction.commit().unwrap();
-    };
+    // Of each round values of another length.
+    let write = |round: usize| fill(&store, 0..20_000, 30 + round);
     let mut earlier = Vec::new();
     for round in 0..4 {
         if round == 3 {
@@ -442,7 +439,7 @@ fn a_commit_that_is_not_whole_any_more_is_not_gone_on_from() {
                 match wrong {
                     None => {
                         let store = store.unwrap_or_else(|error| panic!("{what}: {error}"));
-                        assert_eq!(store.get(&ordered(77)).unwrap().unwrap(), [2; 30], "{what}");
+                        assert_eq!(store.get(&ordered(77)).unwrap().unwrap(), [77; 32], "{what}");
                     }
                     Some(wrong) => {
                         let error = store.map(drop).expect_err(&what);

@@ -21,7 +21,7 @@ use super::view::Holds;
 use super::writer::{Lent, Scratch, Writer};
 use crate::magic::COPY_END;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::os::file::{head_of, open_changing};
+use crate::os::file::{open_changing, read_head};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, is_locked, is_own};
 use crate::os::opening::{Opening, READING, await_free, if_alone, opening};
@@ -121,7 +121,7 @@ impl Core {
         header: impl FnOnce(&[u8]) -> Result<Header>,
     ) -> Result<Core> {
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        let header = header(&head_of(file, COPY_END)?)?;
+        let header = header(&read_head(file, len, COPY_END)?)?;
         if len < FIRST_PAGES * PAGE_BYTES {
             return Err(Error::corrupt(len, "the file ends before its first page"));
         }

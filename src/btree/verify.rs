@@ -26,7 +26,7 @@ use super::writer::{Writer, damaged};
 use super::{inner, leaf, places};
 use crate::magic::{COPY_END, check_copy};
 use crate::os::atomic::Ordering;
-use crate::os::file::head_of;
+use crate::os::file::read_head;
 use crate::{Error, Result};
 use std::collections::BTreeSet;
 
@@ -92,7 +92,7 @@ impl BTree {
 impl Core {
     /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
     fn check_head(&self) -> Result<()> {
-        let head = head_of(self.map.file(), COPY_END)?;
+        let head = read_head(self.map.file(), self.map.refresh_len()?, COPY_END)?;
         Header::decode(&head)?;
         check_copy::<HEADER_BYTES>(&head)
     }

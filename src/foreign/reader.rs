@@ -6,7 +6,7 @@
 use super::check::Stats;
 use super::format::{Format, Layout};
 use crate::observe::{self, Recorder};
-use crate::os::file::{borrowed, open_regular, read_exact_at};
+use crate::os::file::{borrowed, open_regular, read_head};
 use crate::os::map::Map;
 use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation};
@@ -54,9 +54,7 @@ impl<F: Format> OpenOptions<F> {
     }
 
     fn open_file(self, file: File, len: u64) -> Result<(Layout<F>, Data)> {
-        let mut head = vec![0; len.min(F::HEADER_BYTES as u64) as usize];
-        read_exact_at(&file, &mut head, 0)?;
-        let layout = Layout::decode(&head, len)?;
+        let layout = Layout::decode(&read_head(&file, len, F::HEADER_BYTES)?, len)?;
         let data = match self.access.to(&file)? {
             Access::Map => Data::Map(Map::of_file(&file, len)?),
             Access::Memory => Data::Map(Map::copy_of(&file, len)?),

@@ -17,7 +17,7 @@ use super::writer::Writer;
 use crate::keyhash;
 use crate::magic::COPY_END;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
-use crate::os::file::{head_of, open_changing, open_regular};
+use crate::os::file::{open_changing, open_regular, read_head};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
@@ -145,7 +145,7 @@ impl Core {
             lock_range(file, READING, Want::Shared, true)?;
         }
         let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
-        let header = Header::decode(&head_of(file, COPY_END)?)?;
+        let header = Header::decode(&read_head(file, len, COPY_END)?)?;
         check_limit(&header, limit)?;
         if len < LOG_AT + SEGMENT_HEADER {
             return Err(Error::corrupt(len, "the file ends before its first record"));
@@ -257,8 +257,8 @@ impl Core {
 
     /// Maps a damaged store for reading, whatever is behind its header.
     pub(crate) fn open_to_recover(path: &Path) -> Result<Core> {
-        let (file, _) = open_regular(path)?;
-        let header = Header::of_damaged(&head_of(&file, COPY_END)?)?;
+        let (file, meta) = open_regular(path)?;
+        let header = Header::of_damaged(&read_head(&file, meta.len(), COPY_END)?)?;
         let data = SharedMap::new(file, false, DATA_ROOM)?;
         let index =
             Index::create(memory_file()?, SMALL_ROOM, header, keyhash::RAPID, random_word()?)?;

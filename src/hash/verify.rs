@@ -16,7 +16,7 @@ use super::writer::Writer;
 use crate::Result;
 use crate::magic::{COPY_END, check_copy};
 use crate::os::atomic::{AtomicU64, Ordering, fence};
-use crate::os::file::head_of;
+use crate::os::file::read_head;
 use crate::os::shared::memory_file;
 use std::marker::PhantomData;
 
@@ -80,7 +80,7 @@ impl Core {
 impl Core {
     /// Whether the header is whole, and the copy of it, without which a damaged one is the end of the store.
     fn check_head(&self) -> Result<()> {
-        let head = head_of(self.data.file(), COPY_END)?;
+        let head = read_head(self.data.file(), self.data.refresh_len()?, COPY_END)?;
         Header::decode(&head)?;
         check_copy::<HEADER_BYTES>(&head)
     }

@@ -152,9 +152,8 @@ pub(crate) fn write_new(file: &File, rest: &[u8], header: &[u8]) -> Result<()> {
     })
 }
 
-/// What a file begins with: `most` bytes, or all that there are.
-pub(crate) fn head_of(file: &File, most: usize) -> Result<Vec<u8>> {
-    let len = file.metadata().map_err(|e| Error::io("ask the size of", e))?.len();
+/// What a file of `len` bytes begins with: `most` bytes, or all that there are.
+pub(crate) fn read_head(file: &File, len: u64, most: usize) -> Result<Vec<u8>> {
     let mut head = vec![0; len.min(most as u64) as usize];
     read_exact_at(file, &mut head, 0)?;
     Ok(head)

@@ -19,7 +19,8 @@ fn recover_says_what_it_is_given_instead_of_a_store() {
         got.err
     );
     let got = run(&["recover", &folder.path("empty-index"), &target]).expect(111);
-    assert!(got.err.contains("it is the index of a hash store"), "{}", got.err);
+    let is_index = "it is the index of a hash store, whose name has no '-index' behind it\n";
+    assert!(got.err.ends_with(is_index), "{}", got.err);
 }
 
 #[test]
