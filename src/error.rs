@@ -16,8 +16,17 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: ErrorKind,
     path: Option<PathBuf>,
+    about: About,
+}
+
+/// What the kind of an error does not tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum About {
+    Nothing,
     /// What is read belongs to a process that this one was forked from: it is not over there.
-    is_of_parent: bool,
+    Parent,
+    /// What is damaged is the index beside the file, or one of the two does not fit the other.
+    Index,
 }
 
 /// The kinds of failure a caller may want to tell apart.
@@ -80,13 +89,14 @@ pub enum ErrorKind {
 impl Error {
     /// An error of this kind, not yet tied to a file.
     pub fn new(kind: ErrorKind) -> Self {
-        Error(Box::new(Inner { kind, path: None, is_of_parent: false }))
+        Error(Box::new(Inner { kind, path: None, about: About::Nothing }))
     }
 
     /// A lease is over, or is that of a process that this one was forked from.
     #[cold]
     pub(crate) fn expired(lease: Duration, is_of_parent: bool) -> Self {
-        Error(Box::new(Inner { kind: ErrorKind::Expired { lease }, path: None, is_of_parent }))
+        let about = if is_of_parent { About::Parent } else { About::Nothing };
+        Error(Box::new(Inner { kind: ErrorKind::Expired { lease }, path: None, about }))
     }
 
     /// An operating system error met while doing `action`.
@@ -98,6 +108,14 @@ impl Error {
     #[cold]
     pub fn corrupt(offset: u64, what: impl Into<String>) -> Self {
         Self::new(ErrorKind::Corrupt { offset, what: what.into() })
+    }
+
+    /// The same where the index beside the file is damaged, or does not fit it: `offset` is in one of the two.
+    #[cold]
+    pub(crate) fn corrupt_index(offset: u64, what: &str) -> Self {
+        let mut error = Self::corrupt(offset, what);
+        error.0.about = About::Index;
+        error
     }
 
     /// An argument that makes no sense.
@@ -219,6 +237,11 @@ impl fmt::Display for Error {
                 write!(f, "this is not {expected}: {found}")
             }
             ErrorKind::Unsupported(what) => f.write_str(what),
+            ErrorKind::Corrupt { offset, what } if self.0.about == About::Index => write!(
+                f,
+                "its index is damaged, or does not fit it: {what}, at byte {offset} of one of the two (while nobody has the store open, remove \
+                 the file of the same name that ends in -index: it is made again from the data)"
+            ),
             ErrorKind::Corrupt { offset, what } => write!(
                 f,
                 "damaged at byte {offset}: {what} (restore the file from a copy, or build it again)"
@@ -230,7 +253,7 @@ impl fmt::Display for Error {
             ErrorKind::Text { format, line, column, what } => {
                 write!(f, "{format} input, line {line}, column {column}: {what}")
             }
-            ErrorKind::Expired { .. } if self.0.is_of_parent => f.write_str(
+            ErrorKind::Expired { .. } if self.0.about == About::Parent => f.write_str(
                 "expired in this process: what is read under a lease belongs to the process that began it, which this \
                  one was forked from (read again here with a lease of its own)",
             ),
