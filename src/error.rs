@@ -82,6 +82,13 @@ pub enum ErrorKind {
         /// How long the lease was.
         lease: Duration,
     },
+    /// Somebody else was writing to the store for as long as the call was to wait for that: nothing was changed.
+    Busy {
+        /// How long that was.
+        waited: Duration,
+        /// The process that writes, perhaps this one, if it can be known.
+        process: Option<u32>,
+    },
     /// An argument or option makes no sense here; the text says which and why.
     Invalid(String),
 }
@@ -123,6 +130,12 @@ impl Error {
         Self::new(ErrorKind::Invalid(what.into()))
     }
 
+    /// Somebody else has the lock for as long as it was to be waited for.
+    #[cold]
+    pub(crate) fn busy(waited: Duration, process: Option<u32>) -> Self {
+        Self::new(ErrorKind::Busy { waited, process })
+    }
+
     /// Something that was given up for an earlier error is gone on with.
     #[cold]
     pub(crate) fn failed_before(what: &str) -> Self {
@@ -150,8 +163,15 @@ impl Error {
     /// lest it be taken for that of a change that was refused.
     #[cold]
     pub(crate) fn of_done(mut self) -> Self {
-        if let ErrorKind::Io { action, .. } = &mut self.0.kind {
-            *action = "make durable";
+        const ACTION: &str = "make durable";
+        match &mut self.0.kind {
+            ErrorKind::Io { action, .. } => *action = ACTION,
+            ErrorKind::Busy { waited, process } => {
+                let what = busy(*waited, *process);
+                let source = io::Error::new(io::ErrorKind::TimedOut, what);
+                self.0.kind = ErrorKind::Io { action: ACTION, source };
+            }
+            _ => {}
         }
         self
     }
@@ -266,9 +286,22 @@ impl fmt::Display for Error {
                      was needed (read again with a new one; make it longer if that takes longer)"
                 )
             }
+            ErrorKind::Busy { waited, process } => {
+                write!(f, "{}: this was not done (try again, or wait longer)", busy(*waited, *process))
+            }
             ErrorKind::Invalid(what) => f.write_str(what),
         }
     }
+}
+
+/// Who had the lock that was waited for so long.
+fn busy(waited: Duration, process: Option<u32>) -> String {
+    let who = match process {
+        Some(own) if own == std::process::id() => "another thread of this process".to_owned(),
+        Some(other) => format!("process {other}"),
+        None => "somebody else".to_owned(),
+    };
+    format!("waited {:.1} s for {who}, which is writing to the store", waited.as_secs_f64())
 }
 
 impl fmt::Debug for Error {

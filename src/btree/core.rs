@@ -36,6 +36,7 @@ use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Mutex, TryLockError};
+use std::time::Duration;
 
 /// Addresses set aside for the file to grow into, where there are as many.
 const ROOM: u64 = 1 << 42;
@@ -73,6 +74,8 @@ pub(crate) struct Core {
     pub lacks_space: AtomicBool,
     /// There was little more than what is left for removals when it last looked, or it did not yet.
     pub is_nearly_full: AtomicBool,
+    /// For how long others who write are waited for; for ever if `None`.
+    pub lock_timeout: Option<Duration>,
 }
 
 /// The writer's lock, which is held as long as this lives; it is this thread's.
@@ -143,6 +146,7 @@ impl Core {
             missed: AtomicU32::new(0),
             lacks_space: AtomicBool::new(false),
             is_nearly_full: AtomicBool::new(true),
+            lock_timeout: None,
         })
     }
 
@@ -217,7 +221,7 @@ impl Core {
         self.check_writable()?;
         let lock = self.writer_lock();
         // What a holder left who died is known by words of page 0.
-        let (Got::Released | Got::OwnerDied) = lock.lock()?;
+        let (Got::Released | Got::OwnerDied) = lock.lock_for(|| self.lock_timeout)?;
         Ok(Locked { lock, _here: PhantomData })
     }
 

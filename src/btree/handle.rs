@@ -35,6 +35,7 @@ pub struct OpenOptions {
     statistics: Option<Statistics>,
     advice: Option<Advice>,
     is_unrecorded: bool,
+    lock_timeout: Option<Duration>,
 }
 
 impl OpenOptions {
@@ -67,6 +68,16 @@ impl OpenOptions {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// How long a transaction, and what else changes the store, waits for others who write, before it is an error
+    /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)) that says which process that is; nothing is changed then. By default for
+    /// ever. Zero is for no longer than the moment that a small change takes. A writer who was killed is not waited for;
+    /// one that is stopped, or has a transaction open, is. The wait for the disk has no such limit.
+    #[must_use]
+    pub fn lock_timeout(mut self, time: Duration) -> Self {
+        self.lock_timeout = Some(time);
         self
     }
 
@@ -127,6 +138,7 @@ impl OpenOptions {
             false => Core::open(path, self.is_created),
         };
         let mut core = core.map_err(|e| e.at(path))?;
+        core.lock_timeout = self.lock_timeout;
         if self.checks_reads {
             core.check_reads().map_err(|e| e.at(path))?;
         }

@@ -32,6 +32,7 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 /// Addresses set aside for the files to grow into, where there are as many.
 const DATA_ROOM: u64 = 1 << 38;
@@ -69,6 +70,8 @@ pub(crate) struct Core {
     /// The number of an emptied segment that readers were waited for to let go of, and how often.
     pub kept: AtomicU64,
     pub waits: AtomicU32,
+    /// For how long others who write are waited for; for ever if `None`.
+    pub lock_timeout: Option<Duration>,
     /// Nothing is dropped because the disk is full: who copies a store is to know that it is not whole.
     pub is_kept_whole: bool,
 }
@@ -230,6 +233,7 @@ impl Core {
             kept: AtomicU64::new(0),
             waits: AtomicU32::new(0),
             worth: None,
+            lock_timeout: None,
             is_kept_whole: false,
         };
         core.seen_at_opening = core.seen();

@@ -8,6 +8,7 @@ use crate::observe::Recorder;
 use crate::stats::Statistics;
 use crate::{Advice, Error, Result};
 use std::path::Path;
+use std::time::Duration;
 
 /// How to open a hash store.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +21,7 @@ pub struct OpenOptions {
     worth: Option<Worth>,
     advice: Option<Advice>,
     is_unrecorded: bool,
+    lock_timeout: Option<Duration>,
     is_kept_whole: bool,
 }
 
@@ -51,6 +53,18 @@ impl OpenOptions {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// How long a change, and what else needs that nobody writes, waits for others who write, before it is an error
+    /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)) that says which process that is; nothing is changed then. By default for
+    /// ever. Zero is for no longer than the moment that a small change takes. A writer who was killed is not waited for;
+    /// one that is stopped, or has a transaction open, is. The wait for the disk has no such limit. To make a change durable
+    /// that is done ([`Durability::Sync`]) others who write are waited for as well, and the error is that of a disk that
+    /// refused: see [`OpenOptions::durability`].
+    #[must_use]
+    pub fn lock_timeout(mut self, time: Duration) -> Self {
+        self.lock_timeout = Some(time);
         self
     }
 
@@ -147,6 +161,7 @@ impl OpenOptions {
         let core = Core::open(path, self.is_created, self.is_read_only, self.limit);
         let mut core = core.map_err(|e| e.at(path))?;
         core.worth = self.worth;
+        core.lock_timeout = self.lock_timeout;
         core.is_kept_whole = self.is_kept_whole;
         let recorder = match self.is_unrecorded {
             true => None,

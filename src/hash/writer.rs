@@ -93,7 +93,7 @@ impl Core {
             return Err(Error::invalid("the store was opened for reading only"));
         }
         let lock = self.writer_lock();
-        let got = lock.lock()?;
+        let got = lock.lock_for(|| self.lock_timeout)?;
         self.writer_with(lock, got)
     }
 

@@ -9,13 +9,13 @@
 use super::atomic::{AtomicU64, Ordering, pause};
 use super::ballast::no_room_for_changes;
 use super::file::read_exact_at;
-use super::process::{clock, has_moved, moves};
+use super::process::{clock, has_moved, moves, process_of};
 use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes set aside for a lock in a file.
 pub(crate) const LOCK_BYTES: u64 = 64;
@@ -107,14 +107,21 @@ impl<'m> RobustLock<'m> {
     /// to sleep at once made two processes that write together half as fast as one.
     #[inline]
     pub(crate) fn lock(self) -> Result<Got> {
+        self.lock_for(|| None)
+    }
+
+    /// The same, waiting no longer than `limit` says, which is asked where somebody has it; `None` is for ever.
+    #[inline]
+    pub(crate) fn lock_for(self, limit: impl FnOnce() -> Option<Duration>) -> Result<Got> {
         match self.try_lock()? {
             Some(got) => Ok(got),
-            None => self.wait(),
+            None => self.wait(limit()),
         }
     }
 
     #[cold]
-    fn wait(self) -> Result<Got> {
+    fn wait(self, limit: Option<Duration>) -> Result<Got> {
+        let begun = Instant::now();
         for _ in 0..TRIES {
             (0..PAUSES).for_each(|_| pause());
             if let Some(got) = self.try_lock()? {
@@ -124,15 +131,30 @@ impl<'m> RobustLock<'m> {
         // Never asleep for long: of a process that dies, one thread may have the lock and another may
         // just have been woken for it. Nobody wakes those then who wait in other processes.
         loop {
-            let limit = after(A_MOMENT);
+            let left = limit.map_or(A_MOMENT, |limit| limit.saturating_sub(begun.elapsed()));
+            let until = after(left.min(A_MOMENT));
             // SAFETY: memory that `init` made a mutex before the store could be opened; what damage
-            // made of it since is the C library's to refuse. The limit is read during the call.
-            let code = unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) };
+            // made of it since is the C library's to refuse. The time is read during the call.
+            let code = unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const until) };
             if code != libc::ETIMEDOUT {
                 return self.got(code);
             }
             self.bury();
+            // What was buried just now is free.
+            if left.is_zero() && self.owner() != 0 {
+                return Err(Error::busy(begun.elapsed(), self.holder()));
+            }
         }
+    }
+
+    /// The number of the thread that has it, 0 if none has.
+    fn owner(self) -> u64 {
+        self.futex() & OWNER
+    }
+
+    /// The process whose thread has it, if that can be known.
+    fn holder(self) -> Option<u32> {
+        u32::try_from(self.owner()).ok().and_then(process_of)
     }
 
     /// Takes the lock, waiting for it; `None` if this thread has it already.
@@ -140,7 +162,7 @@ impl<'m> RobustLock<'m> {
     pub(crate) fn lock_unless_own(self) -> Result<Option<Got>> {
         if cfg!(credenza_schedules) {
             // As in `is_own`: what another has looks like one's own.
-            return self.wait().map(Some);
+            return self.wait(None).map(Some);
         }
         self.check()?;
         loop {

@@ -148,6 +148,17 @@ fn is_there(pid: u32) -> bool {
     rc == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
 }
 
+/// The process that the thread of this number is of; `None` if there is none, or it cannot be known here.
+pub(super) fn process_of(thread: u32) -> Option<u32> {
+    if moves() != 0 || !is_proc_ours() {
+        return None;
+    }
+    let status = fs::read(format!("/proc/{thread}/status")).ok()?;
+    let mut lines = status.split(|byte| *byte == b'\n');
+    let number = lines.find_map(|line| line.strip_prefix(b"Tgid:"))?;
+    std::str::from_utf8(number.trim_ascii()).ok()?.parse().ok()
+}
+
 fn look_at(pid: u32) -> Seen {
     let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else { return Seen::Nothing };
     // The name, in parentheses, may hold any bytes; fields are counted after it.

@@ -1,0 +1,242 @@
+//! Danger: who does not want to wait for others who write waits for ever, is told that it was not done what was, or
+//! gives up where nobody writes any more.
+
+mod common;
+
+use common::sys::{self, Forked, Status, fork};
+use credenza::btree::{self, BTree};
+use credenza::hash::{self, Hash};
+use credenza::{Durability, Error, ErrorKind, Result};
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const SHORT: Duration = Duration::from_millis(250);
+/// Far more than anything takes here: who waits so long waits for ever.
+const LONG: Duration = Duration::from_secs(100);
+
+/// An engine whose writers wait for each other.
+trait Waiting: Clone + Send + Sized + 'static {
+    fn open(path: &Path, timeout: Option<Duration>) -> Self;
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()>;
+
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// What waits for others beside `put`, each by itself.
+    fn others(&self) -> Vec<(&'static str, Result<()>)>;
+
+    /// Writes until `f` returns, and gives it up then.
+    fn while_writing(&self, f: impl FnOnce());
+}
+
+impl Waiting for Hash {
+    fn open(path: &Path, timeout: Option<Duration>) -> Hash {
+        let options = hash::OpenOptions::new().create(true);
+        timeout.into_iter().fold(options, hash::OpenOptions::lock_timeout).open(path).unwrap()
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert(key, value)
+    }
+
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.get(key).unwrap().map(|value| value.to_vec())
+    }
+
+    fn others(&self) -> Vec<(&'static str, Result<()>)> {
+        let mut batch = hash::Batch::new();
+        batch.insert(b"other", b"1");
+        vec![
+            ("batch", self.batch(&batch)),
+            ("transaction", self.transaction().map(drop)),
+            ("remove", self.remove(b"key").map(drop)),
+            ("update", self.update(b"key", |_| None).map(drop)),
+            ("clear", self.clear()),
+            ("compact", self.compact(1 << 20).map(drop)),
+            ("sync", self.sync()),
+        ]
+    }
+
+    fn while_writing(&self, f: impl FnOnce()) {
+        let mut transaction = self.transaction().unwrap();
+        transaction.insert(b"never", b"1").unwrap();
+        f();
+    }
+}
+
+impl Waiting for BTree {
+    fn open(path: &Path, timeout: Option<Duration>) -> BTree {
+        let options = btree::OpenOptions::new().create(true);
+        timeout.into_iter().fold(options, btree::OpenOptions::lock_timeout).open(path).unwrap()
+    }
+
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<()> {
+        self.insert(key, value).map(drop)
+    }
+
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.read().unwrap().main().get(key).unwrap().map(<[u8]>::to_vec)
+    }
+
+    fn others(&self) -> Vec<(&'static str, Result<()>)> {
+        vec![
+            ("write", self.write().map(drop)),
+            ("remove", self.remove(b"key").map(drop)),
+            ("compact", self.compact(1 << 20).map(drop)),
+        ]
+    }
+
+    fn while_writing(&self, f: impl FnOnce()) {
+        let mut transaction = self.write().unwrap();
+        transaction.main().insert(b"never", b"1").unwrap();
+        f();
+    }
+}
+
+/// What the error says of who writes: for how long he was waited for, and which process he is.
+#[track_caller]
+fn busy(error: &Error) -> (Duration, Option<u32>) {
+    match error.kind() {
+        ErrorKind::Busy { waited, process } => (*waited, *process),
+        _ => panic!("{error}"),
+    }
+}
+
+/// A process that writes until it is killed.
+fn writer<S: Waiting>(path: &Path) -> Forked {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let process = fork(|| {
+        sys::give_up_after(300);
+        S::open(path, None).while_writing(|| {
+            (&theirs).write_all(b"!").unwrap();
+            thread::sleep(Duration::from_secs(300));
+        });
+    });
+    drop(theirs);
+    (&ours).read_exact(&mut [0]).expect("it writes");
+    process
+}
+
+fn another_process_is_given_up<S: Waiting>() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let first = S::open(&path, None);
+    first.put(b"key", b"old").unwrap();
+    let mut process = writer::<S>(&path);
+    let store = S::open(&path, Some(SHORT));
+    let begun = Instant::now();
+    let error = store.put(b"key", b"new").unwrap_err();
+    let (waited, who) = busy(&error);
+    assert!(waited >= SHORT && begun.elapsed() >= waited, "{waited:?}");
+    assert_eq!(who, Some(process.pid()));
+    let text = error.to_string();
+    assert!(text.contains(&format!("for process {}, which is writing", process.pid())), "{text}");
+    assert!(text.contains(path.to_str().unwrap()), "{text}");
+    for (what, done) in store.others() {
+        let done = done.expect_err(what);
+        assert!(busy(&done).0 >= SHORT, "{what}");
+    }
+    let at_once = S::open(&path, Some(Duration::ZERO));
+    busy(&at_once.put(b"key", b"new").unwrap_err());
+    // Who is stopped writes, too.
+    sys::signal(process.pid(), libc::SIGSTOP);
+    assert_eq!(process.wait(), Status::Stopped(libc::SIGSTOP));
+    busy(&store.put(b"key", b"new").unwrap_err());
+    assert_eq!(store.value(b"key").as_deref(), Some(&b"old"[..]), "nothing was changed");
+    // Who was killed does not, and needs nobody's patience.
+    process.kill();
+    at_once.put(b"key", b"new").unwrap();
+    assert_eq!(store.value(b"key").as_deref(), Some(&b"new"[..]));
+    assert_eq!(store.value(b"never"), None);
+    store.others().into_iter().for_each(|(what, done)| done.expect(what));
+}
+
+#[test]
+fn another_process_that_writes_to_a_hash_store_is_given_up() {
+    another_process_is_given_up::<Hash>();
+}
+
+#[test]
+fn another_process_that_writes_to_a_btree_store_is_given_up() {
+    another_process_is_given_up::<BTree>();
+}
+
+fn another_thread_is_waited_for<S: Waiting>() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = S::open(&path, Some(SHORT));
+    let patient = S::open(&path, Some(LONG));
+    let (begun, has_begun) = channel();
+    let (end, ends) = channel::<()>();
+    let writer = store.clone();
+    let thread = thread::spawn(move || {
+        writer.while_writing(|| {
+            begun.send(()).unwrap();
+            ends.recv().unwrap();
+        });
+    });
+    has_begun.recv().unwrap();
+    let error = store.put(b"key", b"value").unwrap_err();
+    assert_eq!(busy(&error).1, Some(std::process::id()));
+    assert!(error.to_string().contains("another thread of this process"), "{error}");
+    // It is done before his time is over.
+    let waiting = thread::spawn(move || patient.put(b"key", b"value"));
+    thread::sleep(SHORT);
+    end.send(()).unwrap();
+    thread.join().unwrap();
+    waiting.join().unwrap().unwrap();
+    assert_eq!(store.value(b"key").as_deref(), Some(&b"value"[..]));
+}
+
+#[test]
+fn another_thread_that_writes_to_a_hash_store_is_waited_for() {
+    another_thread_is_waited_for::<Hash>();
+}
+
+#[test]
+fn another_thread_that_writes_to_a_btree_store_is_waited_for() {
+    another_thread_is_waited_for::<BTree>();
+}
+
+/// The change is made when its sync finds that somebody else writes: the error says that, and not that nothing was changed.
+#[test]
+fn what_is_done_is_not_called_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let options = || hash::OpenOptions::new().create(true).durability(Durability::Sync);
+    let store = options().lock_timeout(Duration::from_millis(1)).open(&path).unwrap();
+    let other = Hash::open(&path).unwrap();
+    let begun = Instant::now();
+    let mut number = 0u64;
+    // Somebody begins a transaction now and then, until one falls between a change and its sync.
+    let (end, ends) = channel::<()>();
+    let writer = thread::spawn(move || {
+        while ends.try_recv().is_err() {
+            let transaction = other.transaction().unwrap();
+            thread::sleep(Duration::from_millis(20));
+            drop(transaction);
+            thread::sleep(Duration::from_micros(300));
+        }
+    });
+    let refused = loop {
+        assert!(begun.elapsed() < LONG, "no transaction came between");
+        number += 1;
+        match store.insert(b"key", &number.to_le_bytes()) {
+            Err(error) if !matches!(error.kind(), ErrorKind::Busy { .. }) => break error,
+            Err(_) => {
+                let value = store.get(b"key").unwrap().map(|value| value.to_vec());
+                assert_ne!(value.as_deref(), Some(&number.to_le_bytes()[..]), "it was refused");
+            }
+            Ok(()) => {}
+        }
+    };
+    end.send(()).unwrap();
+    writer.join().unwrap();
+    assert!(refused.to_string().contains("cannot make durable: "), "{refused}");
+    assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
+    store.sync().unwrap();
+}
