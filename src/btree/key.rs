@@ -6,7 +6,7 @@
 //! records the name of its order, and is only opened as what it is.
 
 use crate::{Error, Result};
-use std::fmt::{self, Display};
+use std::fmt::{self, Display, LowerExp};
 use std::str::FromStr;
 
 /// The order of the keys of a table, by its name.
@@ -169,8 +169,11 @@ impl Display for KeyType {
     }
 }
 
+/// Digits, sign and point of a floating-point number that is shown without an exponent, at most.
+const LONGEST_PLAIN: usize = 24;
+
 /// Floating-point numbers, of which many are none.
-trait Float: Key<Owned = Self> + FromStr + Display + Sized {
+trait Float: Key<Owned = Self> + FromStr + Display + LowerExp + Sized {
     /// One that is no number, by its bits.
     fn nan(is_negative: bool, bits: u64) -> Option<Self>;
     /// The sign, and the bits, of one that is no number.
@@ -180,7 +183,11 @@ trait Float: Key<Owned = Self> + FromStr + Display + Sized {
 
     fn text(self) -> Vec<u8> {
         let text = match self.of_nan() {
-            None => self.to_string(),
+            None => {
+                let plain = self.to_string();
+                // As numbers with hundreds of zeros are read by nobody.
+                if plain.len() <= LONGEST_PLAIN { plain } else { format!("{self:e}") }
+            }
             Some((is_negative, bits)) => {
                 let sign = if is_negative { "-" } else { "" };
                 format!("{sign}nan(0x{bits:x})")
