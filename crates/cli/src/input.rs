@@ -3,9 +3,11 @@
 use crate::progress::{Bar, Unit};
 use credenza::{Error, ErrorKind, Result};
 use credenza_formats::{Compression, Database, Format, Reader};
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, IsTerminal, Read};
 use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -28,6 +30,22 @@ pub fn refuse_dash(store: &Path) -> Result<()> {
     Err(Error::invalid("a store cannot be written to standard output; name its file"))
 }
 
+/// An error if this program was started without a standard input, which is not to be taken for an empty one: a store would
+/// be emptied by it. In the place of one that is closed there is `/dev/null` then, open to read and to write; who means an
+/// empty input opens it to read.
+pub fn check_given() -> Result<()> {
+    let null = std::fs::metadata("/dev/null").map(|meta| meta.rdev());
+    let stdin = io::stdin();
+    let Ok(own) = stdin.as_fd().try_clone_to_owned().map(File::from) else { return Ok(()) };
+    let is_null = own.metadata().is_ok_and(|meta| null.is_ok_and(|null| meta.rdev() == null));
+    let mode = fcntl(&own, FcntlArg::F_GETFL).map(|flags| flags & OFlag::O_ACCMODE.bits());
+    if is_null && mode == Ok(OFlag::O_RDWR.bits()) {
+        let what = "it is closed: name a file, or say < /dev/null for an empty input";
+        return Err(Error::invalid(what).at(name_of(Path::new("-"))));
+    }
+    Ok(())
+}
+
 /// An opened input that may hold anything.
 pub struct Input {
     /// How it is called in messages.
@@ -40,6 +58,7 @@ impl Input {
     pub fn open(path: &Path) -> Result<Input> {
         let name = name_of(path).to_owned();
         if is_dash(path) {
+            check_given()?;
             return Ok(Input { name, reader: Box::new(io::stdin().lock()) });
         }
         let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;

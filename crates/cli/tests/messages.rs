@@ -328,3 +328,34 @@ fn a_shell_that_only_reads_changes_nothing() {
         assert_eq!(folder.names(), names);
     }
 }
+
+/// What was started without a standard input took it for an empty one, and emptied the store.
+#[test]
+fn a_standard_input_that_is_closed_is_not_an_empty_one() {
+    let folder = Folder::new();
+    let store = folder.store("constant", &plain_records(3));
+    let changing = folder.path("changing");
+    run(&["create", &changing]).expect(0);
+    let without = |args: &[&str], input: &str| {
+        let script = format!("exec \"$0\" \"$@\" {input}");
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-c", &script]).arg(program()).args(args).output().expect("a shell")
+    };
+    for args in [
+        &["load", &store, "--from", "tsv"][..],
+        &["put", &changing, "key"],
+        &["put", &changing, "--from", "tsv"],
+        &["get", &store, "--keys-from", "-"],
+    ] {
+        let got = without(args, "<&-");
+        let err = String::from_utf8_lossy(&got.stderr);
+        assert_eq!(got.status.code(), Some(111), "{args:?}: {err}");
+        assert!(err.contains("standard input: it is closed"), "{args:?}: {err}");
+    }
+    assert_eq!(dump(&store).len(), 3);
+    run(&["get", &changing, "key"]).expect(100);
+    assert!(without(&["put", &changing, "key"], "< /dev/null").status.success());
+    assert_eq!(run(&["get", &changing, "key"]).expect(0).text(), "");
+    assert!(without(&["load", &store, "--from", "tsv"], "< /dev/null").status.success());
+    assert_eq!(dump(&store).len(), 0);
+}

@@ -219,6 +219,7 @@ fn report_numbers(args: &Put, numbers: Option<(u64, u64)>, quiet: bool) -> Resul
 }
 
 fn value_from_input(quiet: bool) -> Result<Vec<u8>> {
+    input::check_given()?;
     let stdin = std::io::stdin().lock();
     if !quiet && stdin.is_terminal() {
         exit::note("reading the value from this terminal; Ctrl-D ends it");
