@@ -242,4 +242,14 @@ impl<'t, 'c> AnyTableMut<'t, 'c> {
             FormMut::Several(table) => table.remove(&key).map(|values| values > 0),
         }
     }
+
+    /// Takes one value of a key out, and the key if that is all it has; whether it was there.
+    pub fn remove_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
+        let key = bytes_of(&self.keys, key)?;
+        match &mut self.form {
+            FormMut::One(table) if table.get(&key)? != Some(value) => Ok(false),
+            FormMut::One(table) => table.remove(&key),
+            FormMut::Several(table) => table.remove_value(&key, value),
+        }
+    }
 }

@@ -97,6 +97,16 @@ impl Changing {
         }
     }
 
+    /// Takes one value of a key out, and the key if that is all it has; whether it was there.
+    pub fn delete_value(&self, key: &[u8], value: &[u8]) -> Result<bool> {
+        match self {
+            Changing::Hash(store) => {
+                was_there(for_others(|| store.compare_exchange(key, Some(value), None)))
+            }
+            Changing::BTree(table) => table.change(|table| table.remove_value(key, value)),
+        }
+    }
+
     /// Records on their way into it. Where these `may_wait` for who brings them, others who write to a
     /// btree store do not.
     pub fn additions(&self, may_wait: bool) -> Result<Additions> {

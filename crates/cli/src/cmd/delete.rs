@@ -1,6 +1,7 @@
 //! `credenza delete`: keys out of a store that changes.
 
 use crate::args::{TableArgs, WriteArgs, exit_status};
+use crate::changing::Changing;
 use crate::cmd::dump::Sink;
 use crate::exit::{self, Status};
 use crate::input;
@@ -10,8 +11,9 @@ use crate::output::shown_key;
 use crate::progress::{Bar, Unit};
 use crate::spool::Spool;
 use clap::{ArgGroup, Args};
-use credenza::Result;
+use credenza::{Error, Result};
 use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::slice;
 
@@ -27,6 +29,7 @@ use std::slice;
     "Examples:\n  \
        credenza delete users bob alice\n  \
        credenza delete users --keys-from gone.txt\n  \
+       credenza delete users --table members staff --value bob    one of its values\n  \
        credenza delete users --hex 00ff10\n",
     exit_status!("  100  none of the keys was there\n")
 ))]
@@ -44,6 +47,10 @@ pub struct Delete {
     /// line, and a byte order mark, do not count: for keys with these say --null or --hex
     #[arg(short, long, value_name = "FILE")]
     keys_from: Option<PathBuf>,
+
+    /// Take out only this one of the key's values; a key without it counts as one that is not there
+    #[arg(long, conflicts_with = "keys_from", allow_negative_numbers = true)]
+    value: Option<OsString>,
 
     /// Keys are written as hexadecimal digits
     #[arg(long)]
@@ -70,6 +77,9 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let store = args.write.open(&args.store, &args.table, false)?;
     store.check_hex(args.hex)?;
+    if let Some(value) = &args.value {
+        return delete_value(args, &store, &keys, value.as_bytes(), quiet);
+    }
     let mut done = Done { deleted: 0, missing: 0 };
     let bar = Bar::new(quiet);
     let total = args.keys_from.as_ref().and_then(|path| input::total_bytes(slice::from_ref(path)));
@@ -116,14 +126,36 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
     if !quiet && (!is_kept || named.is_err()) {
         exit::note("not all keys that were not found could be kept to be named");
     }
-    if args.json {
-        let done = serde_json::json!({ "deleted": done.deleted, "missing": done.missing });
-        json::tell(&json::with_paths([("store", &args.store)], done))?;
+    report(args, &done)
+}
+
+/// Takes one value of a key out.
+fn delete_value(
+    args: &Delete,
+    store: &Changing,
+    keys: &[Vec<u8>],
+    value: &[u8],
+    quiet: bool,
+) -> Result<Status> {
+    let [key] = keys else {
+        return Err(Error::invalid("--value is one of a key: name one key with it"));
+    };
+    let was_there = store.delete_value(key, value)?;
+    if !was_there && !quiet {
+        exit::note(format_args!("not found: {} with this value", shown_key(key)));
     }
-    Ok(if done.deleted == 0 && done.missing > 0 { Status::NotFound } else { Status::Done })
+    report(args, &Done { deleted: u64::from(was_there), missing: u64::from(!was_there) })
 }
 
 struct Done {
     deleted: u64,
     missing: u64,
+}
+
+fn report(args: &Delete, done: &Done) -> Result<Status> {
+    if args.json {
+        let done = serde_json::json!({ "deleted": done.deleted, "missing": done.missing });
+        json::tell(&json::with_paths([("store", &args.store)], done))?;
+    }
+    Ok(if done.deleted == 0 && done.missing > 0 { Status::NotFound } else { Status::Done })
 }
