@@ -126,7 +126,7 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     };
     let (read, records) = fill(args, filter, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     drop(bar);
-    summary(&args.store, read, records, args.json, quiet)?;
+    summary(&args.store, None, (read, records), args.json, quiet)?;
     Ok(Status::Done)
 }
 
@@ -181,7 +181,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
-        print_json(&args.store, read, records, bytes)?;
+        print_json(&args.store, None, (read, records), bytes)?;
     } else if !quiet {
         let (path, added) = (output::shown(&args.store), HumanCount(added));
         let (records, bytes) = (output::counted(records, "record"), HumanBytes(bytes));
@@ -232,11 +232,17 @@ pub fn bytes_of(store: &Path) -> Result<u64> {
     Ok(meta.len())
 }
 
-/// Says what was built.
-pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -> Result<()> {
+/// Says what was built, and of which other store.
+pub fn summary(
+    store: &Path,
+    source: Option<&Path>,
+    (read, records): (u64, u64),
+    json: bool,
+    quiet: bool,
+) -> Result<()> {
     let bytes = bytes_of(store)?;
     if json {
-        return print_json(store, read, records, bytes);
+        return print_json(store, source, (read, records), bytes);
     }
     if quiet {
         return Ok(());
@@ -251,7 +257,14 @@ pub fn summary(store: &Path, read: u64, records: u64, json: bool, quiet: bool) -
     output::tell(format!("{store}: {records}, {bytes}{dropped}\n"))
 }
 
-fn print_json(store: &Path, read: u64, records: u64, bytes: u64) -> Result<()> {
+fn print_json(
+    store: &Path,
+    source: Option<&Path>,
+    (read, records): (u64, u64),
+    bytes: u64,
+) -> Result<()> {
     let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
+    let done =
+        source.into_iter().fold(done, |done, source| json::with_paths([("source", source)], done));
     json::tell(&json::with_paths([("store", store)], done))
 }

@@ -67,6 +67,6 @@ pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
         Engine::BTree => credenza::thaw_btree(&store, &args.target, progress)?.len()?,
     };
     drop(bar);
-    load::summary(&args.target, records, records, args.json, quiet)?;
+    load::summary(&args.target, Some(&args.store), (records, records), args.json, quiet)?;
     Ok(Status::Done)
 }
