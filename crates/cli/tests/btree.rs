@@ -514,7 +514,10 @@ fn stat_names_those_who_hold_pages() {
     let text = run(&["stat", &path]).expect(0).text();
     assert!(text.contains(", lease of "), "{text}");
     drop(leased);
-    for label in ["tables", "depth", "live bytes", "held bytes", "free bytes", "commits"] {
+    assert_eq!(found["all_records"], found["records"], "{found}");
+    for label in
+        ["tables", "all records", "depth", "live bytes", "held bytes", "free bytes", "commits"]
+    {
         assert!(text.contains(label), "{label} in\n{text}");
     }
     assert_eq!(text.matches("readers").count(), 1, "{text}");

@@ -34,6 +34,77 @@ fn tables_are_listed_with_what_they_are() {
 }
 
 #[test]
+fn changes_of_tables_are_told_as_json() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let table = |args: &[&str], status| {
+        let got = run(&[&["table", args[0], &store, "--json"], &args[1..]].concat());
+        let told = got.expect(status).text();
+        let told: serde_json::Value = serde_json::from_str(&told).expect("one object");
+        assert_eq!(told["store"], store);
+        told
+    };
+    assert_eq!(table(&["create", "new", "other"], 0)["created"], 2);
+    assert_eq!(table(&["create", "new", "third"], 0)["created"], 1);
+    assert_eq!(table(&["rename", "new", "old"], 0)["renamed"], 1);
+    assert_eq!(table(&["rename", "new", "old"], 100)["renamed"], 0);
+    assert_eq!(table(&["delete", "old", "none"], 100)["deleted"], 0);
+    assert_eq!(table(&["delete", "old", "third", "old"], 0)["deleted"], 2);
+}
+
+#[test]
+fn one_value_of_several_is_deleted() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    for (key, value) in [("7", "a"), ("7", "b"), ("7", "a"), ("8", "a")] {
+        run(&["put", &store, "--table", "visits", key, value]).expect(0);
+    }
+    for value in ["b", "a"] {
+        run(&["put", &store, "--table", "members", "staff", value]).expect(0);
+    }
+    run(&["put", &store, "plain", "a"]).expect(0);
+    let delete = |table: &[&str], args: &[&str]| run(&[&["delete", &store], table, args].concat());
+    let visits = &["--table", "visits"];
+    delete(visits, &["7", "--value", "c"]).expect(100);
+    // The first of those that are equal.
+    delete(visits, &["7", "--value", "a"]).expect(0);
+    let left = run(&["scan", &store, "--table", "visits"]).expect(0).text();
+    assert_eq!(left, "7\tb\n7\ta\n8\ta\n");
+    let members = &["--table", "members"];
+    let told = parsed(delete(members, &["staff", "--value", "b", "--json"]));
+    assert_eq!((&told["deleted"], &told["missing"]), (&1.into(), &0.into()));
+    assert_eq!(run(&["scan", &store, "--table", "members"]).expect(0).text(), "staff\ta\n");
+    // Also where there is one value a key: only if it is that one.
+    let got = delete(&[], &["plain", "--value", "b"]).expect(100);
+    assert_eq!(got.err, "not found: plain with this value\n");
+    delete(&[], &["plain", "--value", "a"]).expect(0);
+    run(&["get", &store, "plain"]).expect(100);
+    let got = delete(visits, &["7", "8", "--value", "a"]).expect(111);
+    assert!(got.err.contains("name one key"), "{}", got.err);
+    let hash = folder.path("hash");
+    run(&["create", &hash]).expect(0);
+    run(&["put", &hash, "key", "a"]).expect(0);
+    run(&["delete", &hash, "key", "--value", "b"]).expect(100);
+    run(&["delete", &hash, "key", "--value", "a"]).expect(0);
+    run(&["get", &hash, "key"]).expect(100);
+}
+
+/// Numbers with hundreds of zeros were shown without an exponent.
+#[test]
+fn large_and_small_numbers_are_shown_by_their_exponents() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    run(&["table", "create", &store, "f", "--keys", "f64"]).expect(0);
+    let shown = ["-1e300", "-0.1", "5e-324", "0.001", "100000000000000000000", "1.5e40"];
+    for number in shown {
+        run(&["put", &store, "--table", "f", "--", number, "1"]).expect(0);
+        run(&["get", &store, "--table", "f", "--", number]).expect(0);
+    }
+    let all = run(&["scan", &store, "--table", "f", "--keys"]).expect(0).text();
+    assert_eq!(all.lines().collect::<Vec<_>>(), shown);
+}
+
+#[test]
 fn keys_that_are_numbers_are_written_and_read_as_such() {
     let folder = Folder::new();
     let store = store_of(&folder);

@@ -1,7 +1,7 @@
 //! `credenza stat`: what a store is made of, or, with `--live`, what is done with it; and what is in a trace.
 
 use super::preload::note_untold;
-use super::{live, trace};
+use super::{live, table, trace};
 use crate::args::{ReadArgs, exit_status};
 use crate::exit::Status;
 use crate::{json, output};
@@ -35,7 +35,8 @@ const BARS: usize = 24;
 /// long.
 ///
 /// Of a btree store: records, keys and values are those of the main table, and directory is all else
-/// that is in use, other tables too ('credenza table list' counts their records); depth, how many
+/// that is in use, other tables too; tables, how many with names there are; all records, those of all
+/// tables ('credenza table list' counts those of each); depth, how many
 /// pages lead to a record; live bytes, pages that are in use; held, pages of older states that
 /// somebody still reads, or that are not replaced on the disk yet; undurable, the latter of these, which
 /// a sync lets go; free, pages for what comes; commits, how often the store was changed. Readers are
@@ -165,7 +166,10 @@ impl Found {
             }
             _ => None,
         };
-        let stats = store.stats()?;
+        let mut stats = store.stats()?;
+        if let Store::BTree(store) = store {
+            stats.more.insert(1, ("all_records", table::records_of_all(store)?));
+        }
         Ok(Found { path: path.to_owned(), kind: store.kind(), stats, residency, readers })
     }
 }

@@ -10,6 +10,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand, ValueEnum};
 use credenza::btree::{BTree, Duplicates, KeyType, Snapshot, TableOptions, Transaction};
 use credenza::{Error, Result, Store};
+use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -96,6 +97,10 @@ struct Create {
     #[arg(long)]
     numbered: bool,
 
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -153,6 +158,10 @@ struct Rename {
     /// Its new name
     to: String,
 
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+
     #[command(flatten)]
     write: WriteArgs,
 }
@@ -169,6 +178,10 @@ struct Rename {
 struct Delete {
     #[command(flatten)]
     names: Names,
+
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
 
     #[command(flatten)]
     write: WriteArgs,
@@ -189,32 +202,61 @@ struct Names {
 pub fn run(args: &Table) -> Result<Status> {
     match &args.action {
         Action::List(args) => list(args),
-        Action::Create(args) => {
-            let Create { names, write, .. } = args;
-            let options = args.options();
-            change(&names.store, *write, |transaction| {
-                for name in &names.names {
-                    transaction.create_table_with(name, &options)?;
-                }
-                Ok(true)
-            })
-        }
-        Action::Rename(args) => change(&args.store, args.write, |transaction| {
-            let is_done = transaction.rename_table(&args.from, &args.to)?;
-            if is_done && args.from == args.to {
-                return Err(Error::invalid(format!("there is a table {:?} already", args.to)));
-            }
-            Ok(found(is_done, &args.from, &args.store))
-        }),
-        Action::Delete(Delete { names, write }) => change(&names.store, *write, |transaction| {
-            let mut is_done = true;
-            // One that is named twice is gone the second time.
-            for name in names.names.iter().collect::<BTreeSet<_>>() {
-                is_done &= found(transaction.delete_table(name)?, name, &names.store);
-            }
-            Ok(is_done)
-        }),
+        Action::Create(args) => create(args),
+        Action::Rename(args) => rename(args),
+        Action::Delete(args) => delete(args),
     }
+}
+
+fn create(args: &Create) -> Result<Status> {
+    let (names, options, mut created) = (&args.names, args.options(), 0u64);
+    change(&names.store, args.write, |transaction| {
+        for name in &names.names {
+            created += u64::from(transaction.create_table_with(name, &options)?);
+        }
+        Ok(true)
+    })?;
+    tell(args.json, &names.store, || serde_json::json!({ "created": created }))?;
+    Ok(Status::Done)
+}
+
+fn rename(args: &Rename) -> Result<Status> {
+    let is_done = change(&args.store, args.write, |transaction| {
+        let is_done = transaction.rename_table(&args.from, &args.to)?;
+        if is_done && args.from == args.to {
+            return Err(Error::invalid(format!("there is a table {:?} already", args.to)));
+        }
+        Ok(found(is_done, &args.from, &args.store))
+    })?;
+    tell(args.json, &args.store, || serde_json::json!({ "renamed": u64::from(is_done) }))?;
+    Ok(status(is_done))
+}
+
+fn delete(args: &Delete) -> Result<Status> {
+    // One that is named twice is gone the second time.
+    let (path, names) = (&args.names.store, args.names.names.iter().collect::<BTreeSet<_>>());
+    let is_done = change(path, args.write, |transaction| {
+        let mut is_done = true;
+        for name in &names {
+            is_done &= found(transaction.delete_table(name)?, name, path);
+        }
+        Ok(is_done)
+    })?;
+    let deleted = if is_done { names.len() } else { 0 };
+    tell(args.json, path, || serde_json::json!({ "deleted": deleted }))?;
+    Ok(status(is_done))
+}
+
+fn status(is_done: bool) -> Status {
+    if is_done { Status::Done } else { Status::NotFound }
+}
+
+/// Says what was done, if that is to be said.
+fn tell(is_wanted: bool, path: &Path, done: impl FnOnce() -> Value) -> Result<()> {
+    if !is_wanted {
+        return Ok(());
+    }
+    json::tell(&json::with_paths([("store", path)], done()))
 }
 
 /// Says that there is no such table, if there is none.
@@ -225,20 +267,19 @@ fn found(is_there: bool, name: &str, path: &Path) -> bool {
     is_there
 }
 
-/// Does `f` in a transaction, which is committed if it says so.
+/// Does `f` in a transaction, which is committed if it says so; whether it does.
 fn change(
     path: &Path,
     write: WriteArgs,
     f: impl FnOnce(&mut Transaction<'_>) -> Result<bool>,
-) -> Result<Status> {
+) -> Result<bool> {
     let store = write.open_btree(path)?;
     let mut transaction = for_others(|| store.write())?;
     let is_done = f(&mut transaction).map_err(|e| e.at(path))?;
-    if !is_done {
-        return Ok(Status::NotFound);
+    if is_done {
+        transaction.commit()?;
     }
-    transaction.commit()?;
-    Ok(Status::Done)
+    Ok(is_done)
 }
 
 fn list(args: &List) -> Result<Status> {
@@ -265,6 +306,11 @@ pub fn counts(snapshot: &Snapshot<'_>) -> Result<Vec<(Option<String>, u64, Table
         counts.push((Some(name), records, options));
     }
     Ok(counts)
+}
+
+/// How many records all tables have.
+pub fn records_of_all(store: &BTree) -> Result<u64> {
+    Ok(counts(&store.read()?)?.iter().map(|(_, records, _)| records).sum())
 }
 
 /// What there is to say of a table.

@@ -98,7 +98,7 @@ fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
 /// How many there are, in all tables.
 fn records(store: &Store) -> Result<u64> {
     let Store::BTree(store) = store else { return store.len() };
-    Ok(table::counts(&store.read()?)?.iter().map(|(_, records, _)| records).sum())
+    table::records_of_all(store)
 }
 
 fn print_json(path: &Path, checked: &Result<Found>) -> Result<()> {
