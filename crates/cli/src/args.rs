@@ -287,6 +287,11 @@ pub struct WriteArgs {
         value_parser = durability
     )]
     durability: Durability,
+
+    /// Wait no longer than so many seconds for others who write, and fail then, with nothing changed [default:
+    /// as long as they do]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<Duration>,
 }
 
 impl WriteArgs {
@@ -356,11 +361,13 @@ impl WriteArgs {
     }
 
     fn hash(self) -> hash::OpenOptions {
-        Hash::options().durability(self.durability)
+        let options = Hash::options().durability(self.durability);
+        self.wait.into_iter().fold(options, hash::OpenOptions::lock_timeout)
     }
 
     fn btree(self) -> btree::OpenOptions {
-        BTree::options().durability(self.durability)
+        let options = BTree::options().durability(self.durability);
+        self.wait.into_iter().fold(options, btree::OpenOptions::lock_timeout)
     }
 }
 
@@ -422,7 +429,7 @@ pub struct BuildArgs {
     pub memory_budget: Option<u64>,
 
     /// Seed of the hash that places keys in a constant store; the same input and seed give the same bytes
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number)]
     pub seed: Option<u64>,
 }
 

@@ -49,7 +49,7 @@ impl<'s> Session<'s> {
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Session::Hash(_, Some(transaction)) => transaction.insert(key, value),
-            Session::Hash(store, None) => store.insert(key, value),
+            Session::Hash(store, None) => for_others(|| store.insert(key, value)),
             Session::BTree(table, Some(transaction)) => {
                 table.within(transaction, |table| table.insert(key, value))
             }
@@ -78,7 +78,7 @@ impl<'s> Session<'s> {
                 }
                 Ok(was_there)
             }
-            Session::Hash(store, None) => was_there(store.remove(key)),
+            Session::Hash(store, None) => was_there(for_others(|| store.remove(key))),
             Session::BTree(table, Some(transaction)) => {
                 table.within(transaction, |table| table.remove(key))
             }

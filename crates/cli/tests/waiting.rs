@@ -4,7 +4,7 @@
 mod common;
 use common::*;
 use std::io::Write;
-use std::process::Stdio;
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::time::Duration;
 
 /// More lines than a pipe holds, so that who has written them knows that they are being read.
@@ -35,7 +35,7 @@ fn others_write_while_the_input_is_waited_for() {
     .enumerate()
     {
         let before = records(&store);
-        let mut child = std::process::Command::new(program())
+        let mut child = Command::new(program())
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -63,7 +63,7 @@ fn others_write_while_nobody_reads_what_is_said() {
     let store = folder.path("store");
     run(&["create", &store, "--engine", "btree"]).expect(0);
     let keys = folder.file("keys", text(MANY, "absent", ""));
-    let mut child = std::process::Command::new(program())
+    let mut child = Command::new(program())
         .args(["delete", &store, "--keys-from", &keys])
         .stderr(Stdio::piped())
         .spawn()
@@ -87,7 +87,7 @@ fn keys_of_a_file_are_read_as_they_are_needed() {
     run(&["create", &store, "--engine", "btree"]).expect(0);
     run(&["put", &store, "last", "1"]).expect(0);
     let keys = folder.file("keys", text(50_000, &"k".repeat(100), "") + "last\n");
-    let got = std::process::Command::new("sh")
+    let got = Command::new("sh")
         .args(["-c", "exec \"$0\" -q delete /dev/fd/3 --keys-from \"$1\" 3<>\"$2\""])
         .args([program().as_os_str(), keys.as_ref(), store.as_ref()])
         .env("TMPDIR", "/none/such")
@@ -97,6 +97,54 @@ fn keys_of_a_file_are_read_as_they_are_needed() {
     assert_eq!(parsed(run(&["stat", &store, "--json"]))["records"], 0);
 }
 
+/// A shell that has begun a transaction in a store, and goes on by what it is written.
+fn writing(store: &str) -> (Child, ChildStdin) {
+    let mut shell = Command::new(program())
+        .args(["shell", store])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program starts");
+    let (mut says, told) = (shell.stdin.take().expect("its input"), shell.stdout.take());
+    says.write_all(b"begin\nput held 1\nget held\n").expect("it reads");
+    std::io::Read::read_exact(&mut told.expect("what it says"), &mut [0]).expect("the value");
+    (shell, says)
+}
+
+#[test]
+fn who_is_not_to_wait_changes_nothing_and_says_who_writes() {
+    let folder = Folder::new();
+    for engine in ["hash", "btree"] {
+        let store = folder.path(engine);
+        run(&["create", &store, "--engine", engine]).expect(0);
+        run(&["put", &store, "key", "old"]).expect(0);
+        let (mut shell, mut says) = writing(&store);
+        let lines = folder.file("lines", "key\tloaded\n");
+        for args in [
+            &["put", &store, "key", "new"][..],
+            &["put", &store, "key", "new", "--if-absent"],
+            &["delete", &store, "key"],
+            &["delete", &store, "key", "--value", "old"],
+            &["load", &store, &lines, "--from", "tsv"],
+            &["compact", &store],
+        ] {
+            let got = run(&[args, &["--wait", "0.1"]].concat()).expect(111);
+            let who = format!("for process {}, which is writing to the store", shell.id());
+            assert!(got.err.contains(&who) && got.err.contains(&store), "{args:?}: {}", got.err);
+        }
+        let commands = b"put key new\n";
+        let got = run_with(&["shell", &store, "--wait", "0"], commands).expect(111);
+        assert!(got.err.contains("line 1: "), "{}", got.err);
+        says.write_all(b"commit\n").expect("it reads");
+        drop(says);
+        assert!(shell.wait().expect("it ends").success());
+        assert_eq!(run(&["get", &store, "key"]).expect(0).text(), "old");
+        run(&["put", &store, "key", "new", "--wait", "0"]).expect(0);
+    }
+    let got = run(&["put", "store", "key", "new", "--wait", "long"]).expect(111);
+    assert!(got.err.contains("write a number of seconds"), "{}", got.err);
+}
+
 /// A command that waited for another's transaction looked as if it hung.
 #[test]
 fn who_waits_for_others_says_so() {
@@ -104,18 +152,10 @@ fn who_waits_for_others_says_so() {
     for engine in ["hash", "btree"] {
         let store = folder.path(engine);
         run(&["create", &store, "--engine", engine]).expect(0);
-        let mut shell = std::process::Command::new(program())
-            .args(["shell", &store])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let (mut says, told) = (shell.stdin.take().expect("its input"), shell.stdout.take());
-        says.write_all(b"begin\nput held 1\nget held\n").expect("it reads");
-        std::io::Read::read_exact(&mut told.expect("what it says"), &mut [0]).expect("the value");
+        let (mut shell, mut says) = writing(&store);
         let lines = folder.file("lines", "loaded\t1\n");
         let start = |args: &[&str]| {
-            let mut command = std::process::Command::new(program());
+            let mut command = Command::new(program());
             command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             command.spawn().expect("the program starts")
         };
