@@ -32,6 +32,7 @@ use super::writer::{Writer, damaged};
 use super::{bulk, inner, leaf, places};
 use crate::durability::Durability;
 use crate::os::atomic::Ordering;
+use crate::os::bits::Bits;
 use crate::os::publish::refuse_old;
 use crate::{Error, ErrorKind, Result};
 use std::collections::BTreeSet;
@@ -116,7 +117,7 @@ pub fn recover(
         len,
         raw: &raw,
         source: &source,
-        seen: vec![false; commit.end as usize],
+        seen: Bits::below(commit.end)?,
         gaps: Vec::new(),
         doubtful: BTreeSet::new(),
         lost_pages: 0,
@@ -257,7 +258,7 @@ struct Salvage<'a, 'c> {
     raw: &'a Source<'c>,
     source: &'a Source<'c>,
     /// Pages that were looked at.
-    seen: Vec<bool>,
+    seen: Bits,
     gaps: Vec<Gap>,
     /// Tables with inner pages that have no checksum, or without a root that can be.
     doubtful: BTreeSet<usize>,
@@ -383,8 +384,8 @@ impl<'a> Salvage<'a, '_> {
 
     /// A page that another leads to, and that nobody came by yet, if it is whole.
     fn look_at(&mut self, page: u64, level: u64) -> Result<Checked<'a>> {
-        match self.seen.get_mut(page as usize) {
-            Some(seen @ false) => *seen = true,
+        match self.seen.add(page) {
+            Some(true) => {}
             _ => return Err(damaged(page, "a page that is in use twice, or behind the last")),
         }
         self.done += 1;
@@ -467,8 +468,8 @@ impl<'a> Salvage<'a, '_> {
     /// The leaves that no walk came by, each where it belongs.
     fn orphans(&mut self, target: &mut Target<'_, '_>) -> Result<()> {
         let gaps = Gaps::of(std::mem::take(&mut self.gaps));
-        for page in 0..self.seen.len() as u64 {
-            if self.seen[page as usize] {
+        for page in 0..self.seen.limit() {
+            if self.seen.has(page) != Some(false) {
                 continue;
             }
             // Without a checksum it may be one that is free, and of which the table of pages is damaged.
@@ -502,13 +503,12 @@ impl<'a> Salvage<'a, '_> {
 
     /// The trees that no walk came by, each as a table whose name nobody knows.
     fn strays(&mut self, target: &mut Target<'_, '_>) -> Result<()> {
-        let unseen = (0..self.seen.len() as u64).filter(|page| !self.seen[*page as usize]);
         let level_of = |page: &u64| {
             let level = u64::from(self.raw.page(*page).ok()?[page::at::LEVEL]);
             let (bytes, has_sum) = self.whole(*page, level, false).ok()?;
             has_sum.then_some((*page, level, bytes))
         };
-        let mut found: Vec<_> = unseen.filter_map(|page| level_of(&page)).collect();
+        let mut found: Vec<_> = self.seen.others().filter_map(|page| level_of(&page)).collect();
         // Whole trees first, then leaves of which nothing is known.
         found.sort_by_key(|(page, level, _)| (std::cmp::Reverse(*level), *page));
         let mut below = BTreeSet::new();

@@ -26,6 +26,7 @@ use super::writer::{Writer, damaged};
 use super::{inner, leaf, places};
 use crate::magic::{COPY_END, check_copy};
 use crate::os::atomic::Ordering;
+use crate::os::bits::Bits;
 use crate::os::file::read_head;
 use crate::{Error, Result};
 use std::collections::BTreeSet;
@@ -59,7 +60,7 @@ impl BTree {
         };
         let commit = *snapshot.commit();
         let source = snapshot.source();
-        let mut seen = vec![false; commit.end as usize];
+        let mut seen = Bits::below(commit.end)?;
         let as_of = AsOf::of_only(core);
         let mut check = Check { core, as_of, source, seen: &mut seen, done: 0, progress };
         for tree in check.trees(&commit)? {
@@ -142,8 +143,7 @@ fn check_keys(table: Table<'_>, kind: Kind, last_number: u64) -> Result<()> {
 
 /// Checks all trees of a commit; `since`: what is to be done again in the table of pages.
 pub(super) fn check_trees(core: &Core, commit: &Commit, since: Option<&Since>) -> Result<()> {
-    let (source, mut seen) =
-        (&Source::unchecked(core, commit.end), vec![false; commit.end as usize]);
+    let (source, mut seen) = (&Source::unchecked(core, commit.end), Bits::below(commit.end)?);
     let (as_of, progress) = (Some(AsOf::new(core, *commit, since)), &mut |_, _| ());
     let mut check = Check { core, as_of, source, seen: &mut seen, done: 0, progress };
     check.trees(commit).map(drop)
@@ -154,7 +154,7 @@ struct Check<'a, 'c> {
     as_of: Option<AsOf<'a>>,
     source: &'a Source<'c>,
     /// Which pages are in use.
-    seen: &'a mut [bool],
+    seen: &'a mut Bits,
     done: u64,
     progress: &'a mut dyn FnMut(u64, u64),
 }
@@ -197,9 +197,9 @@ impl Check<'_, '_> {
     /// Notes that a page is in use, and checks what the table of pages says of it. `birth`: what the
     /// page says itself.
     fn mark(&mut self, page: u64, birth: Option<u64>) -> Result<()> {
-        match self.seen.get_mut(page as usize) {
-            Some(seen @ false) => *seen = true,
-            Some(true) => return Err(damaged(page, "a page that is in use twice")),
+        match self.seen.add(page) {
+            Some(true) => {}
+            Some(false) => return Err(damaged(page, "a page that is in use twice")),
             None => return Err(super::writer::no_page(page)),
         }
         let [born, gone] = self.entry(page)?;
@@ -221,7 +221,7 @@ impl Check<'_, '_> {
 
     /// Says that so many pages are done.
     fn report(&mut self, done: u64) {
-        (self.progress)(done * PAGE_BYTES, self.seen.len() as u64 * PAGE_BYTES);
+        (self.progress)(done * PAGE_BYTES, self.seen.limit() * PAGE_BYTES);
     }
 
     /// Checks bytes that are elsewhere. `is_seen`: their page is known to be in use by this leaf.
@@ -321,7 +321,7 @@ impl Check<'_, '_> {
 
     /// Checks what the table says of pages that no tree uses.
     fn rest(&mut self, stamp: u64) -> Result<()> {
-        for page in (0..self.seen.len() as u64).filter(|page| !self.seen[*page as usize]) {
+        for page in self.seen.others() {
             let [born, gone] = self.entry(page)?;
             let is_in_use = born != 0 && (gone == 0 || gone & SUMMED != 0);
             let is_right = match born {

@@ -24,6 +24,7 @@ use super::view::record;
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
+use crate::os::bits::Bits;
 
 /// An error that names a word, if what should be so is not.
 fn must(is_so: bool, word: u64, what: &str) -> Result<()> {
@@ -178,7 +179,7 @@ impl Writer<'_> {
     /// That no two blocks overlap, of those in use, those that are free, and those that wait.
     fn check_blocks(&self) -> Result<()> {
         let load = |word| self.index.load(word);
-        let mut taken = Taken::new(load(words::BUMP));
+        let mut taken = Taken::new(load(words::BUMP))?;
         let mut take = |block: u64, lines: u64, word| {
             must(taken.take(block, lines), word, "two blocks of the index overlap")
         };
@@ -217,35 +218,18 @@ impl Writer<'_> {
     }
 }
 
-/// Which lines of the index are in a block that was looked at: a bit for each.
-struct Taken {
-    lines: Vec<u64>,
-    end: u64,
-}
+/// Which lines of the index are in a block that was looked at.
+struct Taken(Bits);
 
 impl Taken {
-    fn new(end: u64) -> Taken {
-        Taken { lines: vec![0; end.div_ceil(64) as usize], end }
+    fn new(end: u64) -> Result<Taken> {
+        Bits::below(end).map(Taken)
     }
 
     /// Notes a block, with its own line; `false` if it is not free, or not where blocks are.
     fn take(&mut self, block: u64, lines: u64) -> bool {
         let end = block.saturating_add(lines).saturating_add(1);
-        if block < INDEX_HEADER / LINE || end > self.end {
-            return false;
-        }
-        let mut at = block;
-        while at < end {
-            let (bit, rest) = (at % 64, end - at);
-            let mask = (u64::MAX >> (64 - rest.min(64 - bit))) << bit;
-            let Some(word) = self.lines.get_mut((at / 64) as usize) else { return false };
-            if *word & mask != 0 {
-                return false;
-            }
-            *word |= mask;
-            at += 64 - bit;
-        }
-        true
+        block >= INDEX_HEADER / LINE && self.0.add_range(block, end)
     }
 }
 
@@ -255,7 +239,7 @@ mod tests {
 
     #[test]
     fn blocks_that_overlap_are_seen() {
-        let mut taken = Taken::new(1000);
+        let mut taken = Taken::new(1000).unwrap();
         assert!(!taken.take(9, 3), "the head");
         assert!(taken.take(10, 0) && !taken.take(10, 0));
         assert!(taken.take(11, 52) && taken.take(64, 63) && taken.take(128, 200));

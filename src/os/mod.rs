@@ -21,6 +21,7 @@ pub(crate) mod area;
 pub(crate) mod aside;
 pub mod atomic;
 mod ballast;
+pub(crate) mod bits;
 pub(crate) mod file;
 mod file_map;
 pub(crate) mod holes;
