@@ -25,8 +25,10 @@ enum About {
     Nothing,
     /// What is read belongs to a process that this one was forked from: it is not over there.
     Parent,
-    /// What is damaged is the index beside the file, or one of the two does not fit the other.
+    /// What is damaged is the index beside the file.
     Index,
+    /// The two do not fit each other.
+    IndexOrData,
 }
 
 /// The kinds of failure a caller may want to tell apart.
@@ -82,7 +84,7 @@ pub enum ErrorKind {
         /// How long the lease was.
         lease: Duration,
     },
-    /// Somebody else was writing to the store for as long as the call was to wait for that: nothing was changed.
+    /// Somebody else was writing to the store for as long as the call was to wait for that: nothing of it was done.
     Busy {
         /// How long that was.
         waited: Duration,
@@ -117,12 +119,21 @@ impl Error {
         Self::new(ErrorKind::Corrupt { offset, what: what.into() })
     }
 
-    /// The same where the index beside the file is damaged, or does not fit it: `offset` is in one of the two.
+    /// The same where the index beside the file does not fit it: `offset` is in one of the two.
     #[cold]
-    pub(crate) fn corrupt_index(offset: u64, what: &str) -> Self {
+    pub(crate) fn corrupt_pair(offset: u64, what: &str) -> Self {
         let mut error = Self::corrupt(offset, what);
-        error.0.about = About::Index;
+        error.0.about = About::IndexOrData;
         error
+    }
+
+    /// The same error where the index is known to be whole, or the data are: then what does not fit is the other.
+    #[cold]
+    pub(crate) fn known_to_be(mut self, is_of_index: bool) -> Self {
+        if self.0.about == About::IndexOrData {
+            self.0.about = if is_of_index { About::Index } else { About::Nothing };
+        }
+        self
     }
 
     /// An argument that makes no sense.
@@ -208,6 +219,11 @@ impl Error {
         matches!(self.0.kind, Corrupt { .. } | WrongFormat { .. } | Unsupported(_))
     }
 
+    /// Whether it is that others have the lock.
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.0.kind, ErrorKind::Busy { .. })
+    }
+
     /// Whether a file found no room: on its disk, or below a limit.
     pub(crate) fn is_no_room(&self) -> bool {
         matches!(&self.0.kind, ErrorKind::Io { source, .. } if is_no_room(source))
@@ -259,8 +275,13 @@ impl fmt::Display for Error {
             ErrorKind::Unsupported(what) => f.write_str(what),
             ErrorKind::Corrupt { offset, what } if self.0.about == About::Index => write!(
                 f,
-                "its index is damaged, or does not fit it: {what}, at byte {offset} of one of the two (while nobody has the store open, remove \
-                 the file of the same name that ends in -index: it is made again from the data)"
+                "its index is damaged at byte {offset}: {what} (while nobody has the store open, remove the file of the \
+                 same name that ends in -index: it is made again from the data)"
+            ),
+            ErrorKind::Corrupt { offset, what } if self.0.about == About::IndexOrData => write!(
+                f,
+                "its index or its data are damaged: {what}, at byte {offset} of one of the two ('credenza verify' tells \
+                 which, and what to do)"
             ),
             ErrorKind::Corrupt { offset, what } => write!(
                 f,

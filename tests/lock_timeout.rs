@@ -3,6 +3,7 @@
 
 mod common;
 
+use common::ordered;
 use common::sys::{self, Forked, Status, fork};
 use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
@@ -239,4 +240,96 @@ fn what_is_done_is_not_called_refused() {
     assert!(refused.to_string().contains("cannot make durable: "), "{refused}");
     assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&number.to_le_bytes()[..]));
     store.sync().unwrap();
+}
+
+/// Who has the turn to sync may wait for a transaction for ever; who comes after him does not, if he said so.
+#[test]
+fn who_waits_for_a_turn_to_sync_gives_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let patient = <Hash as Waiting>::open(&path, None);
+    let hasty = <Hash as Waiting>::open(&path, Some(SHORT));
+    patient.insert(b"key", b"value").unwrap();
+    let first = patient.clone();
+    let mut syncs = None;
+    patient.while_writing(|| {
+        syncs = Some(thread::spawn(move || first.sync()));
+        // Perhaps it comes later: then the other one waits for the transaction itself.
+        thread::sleep(SHORT);
+        let second = hasty.clone();
+        let begun = Instant::now();
+        busy(&thread::spawn(move || second.sync().unwrap_err()).join().unwrap());
+        assert!(begun.elapsed() < LONG / 2);
+    });
+    syncs.unwrap().join().unwrap().unwrap();
+    hasty.sync().unwrap();
+}
+
+/// Nobody sees what the thread gets that syncs now and then: it does not give up.
+#[test]
+fn what_is_synced_now_and_then_is_so_beside_others_who_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let options = hash::OpenOptions::new().create(true).durability(Durability::Interval(1));
+    let store = options.lock_timeout(Duration::ZERO).open(&path).unwrap();
+    let other = Hash::open(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let begun = Instant::now();
+    while store.stats().unwrap().durable_changes == 0 {
+        let transaction = other.transaction().unwrap();
+        thread::sleep(Duration::from_millis(5));
+        drop(transaction);
+        assert!(begun.elapsed() < LONG, "it was never synced");
+    }
+}
+
+/// A reader that needs the lock, as all slots are taken, waits for it.
+#[test]
+fn who_only_reads_is_not_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = <BTree as Waiting>::open(&path, Some(Duration::ZERO));
+    store.insert(b"key", b"value").unwrap();
+    let writer = <BTree as Waiting>::open(&path, None);
+    let (begun, has_begun) = channel();
+    let thread = thread::spawn(move || {
+        writer.while_writing(|| {
+            begun.send(()).unwrap();
+            thread::sleep(SHORT);
+        });
+    });
+    has_begun.recv().unwrap();
+    let snapshots: Vec<_> = (0..100).map(|_| store.read().unwrap()).collect();
+    assert!(snapshots.iter().all(|snapshot| snapshot.main().len() == 1));
+    thread.join().unwrap();
+}
+
+/// Else it would begin at the first table each time, and never come to an end.
+#[test]
+fn a_compaction_that_gave_up_goes_on_where_it_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let (store, other) = (
+        <BTree as Waiting>::open(&path, Some(Duration::from_millis(1))),
+        <BTree as Waiting>::open(&path, None),
+    );
+    let mut transaction = other.write().unwrap();
+    for number in 0..20_000 {
+        transaction.main().insert(&ordered(number), &[1; 100]).unwrap();
+    }
+    let cuts = (0..20_000).filter(|number| number % 4 > 0);
+    cuts.for_each(|number| assert!(transaction.main().remove(&ordered(number)).unwrap()));
+    transaction.commit().unwrap();
+    let mut steps = 0;
+    while store.compact(64 << 10).unwrap() {
+        steps += 1;
+        other.while_writing(|| {
+            thread::scope(|scope| {
+                let given_up = scope.spawn(|| store.compact(64 << 10).unwrap_err()).join().unwrap();
+                busy(&given_up);
+            });
+        });
+        assert!(steps < 10_000, "it never ends");
+    }
+    assert!(steps > 3, "{steps} steps");
 }

@@ -195,7 +195,10 @@ impl BTree {
         let mut pass = self.compaction()?;
         let done = self.compact_some(&mut pass, budget.div_ceil(PAGE_BYTES).max(1));
         done.map_err(|error| {
-            *pass = None;
+            // Who did not get the lock goes on where he was.
+            if !error.is_busy() {
+                *pass = None;
+            }
             self.named(error)
         })
     }
@@ -211,12 +214,12 @@ impl BTree {
                 core.sync_commits(core.newest().stamp, How::Bare)?;
                 // The table of pages is put right first: after a start of the machine, and where the journal
                 // was.
-                drop(Writer::begin(core)?);
+                drop(Writer::begin_change(core)?);
                 let live = core.live()?;
                 place.insert(Pass::new(Way::Down(live.boundary()), live.end))
             }
         };
-        let mut writer = Writer::begin(core)?;
+        let mut writer = Writer::begin_change(core)?;
         // Lest what damage made of a page gets a checksum that fits, where it goes to.
         writer.checks = true;
         let (mut main, mut catalog) = (writer.base.main, writer.base.catalog);

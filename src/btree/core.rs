@@ -74,7 +74,7 @@ pub(crate) struct Core {
     pub lacks_space: AtomicBool,
     /// There was little more than what is left for removals when it last looked, or it did not yet.
     pub is_nearly_full: AtomicBool,
-    /// For how long others who write are waited for; for ever if `None`.
+    /// For how long who changes something waits for others who write; for ever if `None`.
     pub lock_timeout: Option<Duration>,
 }
 
@@ -218,10 +218,19 @@ impl Core {
 
     /// The right to change the store.
     pub(crate) fn lock(&self) -> Result<Locked<'_>> {
+        self.lock_within(|| None)
+    }
+
+    /// The same, waiting for it for no longer than `limit` says.
+    #[inline]
+    pub(crate) fn lock_within(
+        &self,
+        limit: impl FnOnce() -> Option<Duration>,
+    ) -> Result<Locked<'_>> {
         self.check_writable()?;
         let lock = self.writer_lock();
         // What a holder left who died is known by words of page 0.
-        let (Got::Released | Got::OwnerDied) = lock.lock_for(|| self.lock_timeout)?;
+        let (Got::Released | Got::OwnerDied) = lock.lock_for(limit)?;
         Ok(Locked { lock, _here: PhantomData })
     }
 

@@ -83,8 +83,8 @@ impl KeyType {
     }
 
     /// The bytes of a key written as text: a number in decimal digits, and anything else as it is. A
-    /// number may have a plus sign and zeros before it; floating-point numbers may be written as "inf"
-    /// and "nan", also with a minus, and "nan(0x1)" is one of the others, by its bits.
+    /// number may have a plus sign and zeros before it; a floating-point one may have a point and an exponent, as
+    /// "-1.5e300", or be "inf" or "nan", also with a minus, and "nan(0x1)" is one of the others, by its bits.
     ///
     /// # Errors
     /// The text is none of this type.

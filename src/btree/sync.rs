@@ -81,7 +81,7 @@ impl Core {
         let turns = self.sync_turns();
         if how.has_sums() {
             turns.take()?;
-        } else if !turns.take_unless(is_done)? {
+        } else if !turns.take_unless(None, is_done)? {
             return Ok(());
         }
         let has_synced = !is_done();

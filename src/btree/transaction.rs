@@ -70,7 +70,7 @@ pub struct Savepoint(u64);
 impl<'s> Transaction<'s> {
     pub(crate) fn new(store: &'s BTree, recorder: Option<&'s Recorder>) -> Result<Transaction<'s>> {
         let core = store.core();
-        let mut writer = Writer::begin(core)?;
+        let mut writer = Writer::begin_change(core)?;
         if let Some(recorder) = recorder {
             recorder.begin_transaction();
             writer.scratch.moved = Moved::default();

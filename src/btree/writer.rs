@@ -27,6 +27,7 @@ use crate::stats::Moved;
 use crate::{Error, Result};
 use std::ops::{Deref, DerefMut};
 use std::sync::MutexGuard;
+use std::time::Duration;
 
 /// Memory that one writer leaves to the next of its process.
 #[derive(Debug, Default)]
@@ -161,12 +162,25 @@ pub(crate) fn damaged(page: u64, what: &str) -> Error {
 
 impl<'c> Writer<'c> {
     /// Waits for the lock, and puts right what a writer left who died.
-    #[inline]
     pub(crate) fn begin(core: &'c Core) -> Result<Writer<'c>> {
+        Writer::begin_within(core, || None)
+    }
+
+    /// The same for who changes something, who may not want to wait for long.
+    #[inline]
+    pub(crate) fn begin_change(core: &'c Core) -> Result<Writer<'c>> {
+        Writer::begin_within(core, || core.lock_timeout)
+    }
+
+    #[inline]
+    fn begin_within(
+        core: &'c Core,
+        limit: impl FnOnce() -> Option<Duration>,
+    ) -> Result<Writer<'c>> {
         if core.lacks_space.load(Ordering::Relaxed) {
             core.make_space()?;
         }
-        Writer::begin_with(core, core.lock()?)
+        Writer::begin_with(core, core.lock_within(limit)?)
     }
 
     /// The same if nobody has the lock, not even this thread.

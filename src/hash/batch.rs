@@ -85,7 +85,7 @@ impl Hash {
         let all = || batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         self.record_begin(all());
         self.counted_commit(all(), || {
-            let writer = self.core().writer();
+            let writer = self.core().changer();
             self.finish_batch(writer.and_then(|writer| make_changes(&writer, changes)))
         })
     }
@@ -93,7 +93,8 @@ impl Hash {
     /// Ends a batch, when the lock is free again.
     fn finish_batch(&self, done: Result<()>) -> Result<()> {
         self.finish(match done {
-            // It is published, and waits to be entered: whoever writes next takes another hash for that.
+            // It is published, and waits to be entered: whoever writes next takes another hash for that. This one, however
+            // long others write, as the batch is done.
             Err(error) if is_skewed(&error) => self.core().writer().map(drop),
             done => done,
         })
@@ -106,7 +107,7 @@ impl Hash {
     /// The store was opened for reading only, or this thread is writing to it already; or what was put in before cannot be
     /// entered in the index, as the disk is full or the store damaged.
     pub fn transaction(&self) -> Result<Transaction<'_>> {
-        let writer = self.core().writer().map_err(|e| self.named(e))?;
+        let writer = self.core().changer().map_err(|e| self.named(e))?;
         self.core().transactions.fetch_add(1, Ordering::Relaxed);
         let pid = own_pid();
         self.record_begin(std::iter::empty());
@@ -283,5 +284,56 @@ impl Scan for Transaction<'_> {
             }
         }
         Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+    use crate::hash::OpenOptions;
+    use std::sync::atomic::AtomicBool;
+    use std::thread::{scope, sleep};
+    use std::time::Duration;
+
+    /// It is published when it is found that the index cannot take it by its hash, and the lock is waited for once more: who
+    /// gave up then was told that it was not done.
+    #[test]
+    fn a_batch_is_done_or_given_up() {
+        let folder = tempfile::tempdir().unwrap();
+        for round in 0..20 {
+            let path = folder.path().join(round.to_string());
+            let options = OpenOptions::new().create(true).lock_timeout(Duration::ZERO);
+            let (store, other) = (options.open(&path).unwrap(), Hash::open(&path).unwrap());
+            let index = store.core().newest.get();
+            let keys = (0u64..).map(u64::to_le_bytes).filter(|key| index.place(key) >> 52 == 7);
+            let keys: Vec<_> = keys.take(1500).collect();
+            let mut batch = Batch::new();
+            for key in &keys {
+                batch.insert(key, b"value");
+            }
+            let is_over = AtomicBool::new(false);
+            let write = || {
+                while !is_over.load(Ordering::Relaxed) {
+                    let transaction = other.transaction().unwrap();
+                    sleep(Duration::from_millis(3));
+                    drop(transaction);
+                    sleep(Duration::from_millis(1));
+                }
+            };
+            let is_there = |key: &[u8; 8]| other.contains_key(key).unwrap();
+            scope(|scope| {
+                (0..3).for_each(|_| drop(scope.spawn(write)));
+                while let Err(error) = store.batch(&batch) {
+                    assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error}");
+                    if keys.iter().any(is_there) {
+                        is_over.store(true, Ordering::Relaxed);
+                        panic!("it was called refused: {error}");
+                    }
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            assert!(keys.iter().all(is_there));
+        }
     }
 }

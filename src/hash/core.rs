@@ -70,7 +70,7 @@ pub(crate) struct Core {
     /// The number of an emptied segment that readers were waited for to let go of, and how often.
     pub kept: AtomicU64,
     pub waits: AtomicU32,
-    /// For how long others who write are waited for; for ever if `None`.
+    /// For how long who changes or syncs something waits for others who write; for ever if `None`.
     pub lock_timeout: Option<Duration>,
     /// Nothing is dropped because the disk is full: who copies a store is to know that it is not whole.
     pub is_kept_whole: bool,

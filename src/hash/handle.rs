@@ -81,7 +81,9 @@ impl Hash {
         let ticker = match durability {
             Durability::Interval(ms) if path.is_some() => {
                 let core = Arc::downgrade(&core);
-                Some(Ticker::start(ms, move || core.upgrade().map_or(Ok(()), |core| core.sync()))?)
+                Some(Ticker::start(ms, move || {
+                    core.upgrade().map_or(Ok(()), |core| core.sync(None))
+                })?)
             }
             _ => None,
         };
@@ -158,7 +160,7 @@ impl Hash {
     /// Changes the store, and waits for the disk if that is asked for.
     #[inline(always)]
     pub(super) fn write<R>(&self, change: impl FnOnce(&Writer<'_>) -> Result<R>) -> Result<R> {
-        self.finish(self.core().writer().and_then(|writer| change(&writer)))
+        self.finish(self.core().changer().and_then(|writer| change(&writer)))
     }
 
     /// Ends a change, when the lock is free again.
@@ -167,7 +169,7 @@ impl Hash {
         let done = changed.map_err(|e| self.named(e))?;
         self.core().ring();
         if self.shared.durability == Durability::Sync {
-            self.core().sync().map_err(|e| self.named(e.of_done()))?;
+            self.core().sync(self.core().lock_timeout).map_err(|e| self.named(e.of_done()))?;
         }
         Ok(done)
     }
@@ -265,11 +267,13 @@ impl Hash {
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
         let put = || {
-            let soon = self.core().writer_unsettled().and_then(|w| w.put_soon(key, value));
+            let core = self.core();
+            let writer = core.writer_within(|| core.lock_timeout);
+            let soon = writer.and_then(|w| w.put_soon(key, value));
             self.finish(match soon {
                 // What waits cannot be entered: whoever settles it takes another hash.
                 Err(error) if is_skewed(&error) => {
-                    self.core().writer().and_then(|w| w.put(key, value).map(drop))
+                    core.changer().and_then(|w| w.put(key, value).map(drop))
                 }
                 done => done,
             })
@@ -428,7 +432,7 @@ impl Hash {
     /// # Errors
     /// The disk refuses; this thread has a transaction; or the store was opened for reading only, and not all is on the disk.
     pub fn sync(&self) -> Result<()> {
-        let sync = || self.core().sync().map_err(|e| self.named(e));
+        let sync = || self.core().sync(self.core().lock_timeout).map_err(|e| self.named(e));
         self.counted(Operation::Sync, None, sync, |()| Done::one(Outcome::Done, 0))
     }
 

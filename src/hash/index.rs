@@ -503,5 +503,5 @@ pub(crate) fn not_a_page(state: State) -> Error {
 /// Damage that making the index again may repair.
 #[cold]
 pub(crate) fn damaged(at: u64, what: &str) -> Error {
-    Error::corrupt_index(at, what)
+    Error::corrupt_pair(at, what)
 }

@@ -56,12 +56,14 @@ impl OpenOptions {
         self
     }
 
-    /// How long a change, and what else needs that nobody writes, waits for others who write, before it is an error
-    /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)) that says which process that is; nothing is changed then. By default for
-    /// ever. Zero is for no longer than the moment that a small change takes. A writer who was killed is not waited for;
-    /// one that is stopped, or has a transaction open, is. The wait for the disk has no such limit. To make a change durable
-    /// that is done ([`Durability::Sync`]) others who write are waited for as well, and the error is that of a disk that
-    /// refused: see [`OpenOptions::durability`].
+    /// How long a change waits for others who write, before it is an error ([`ErrorKind::Busy`](crate::ErrorKind::Busy))
+    /// that says which process that is; nothing of it is done then. By default for ever. Zero is for no longer than the
+    /// moment that a small change takes. A writer who was killed is not waited for; one that is stopped, or has a
+    /// transaction open, is. [`Hash::sync`] waits no longer either, nor does a change with [`Durability::Sync`] for what
+    /// makes it durable: that error is the one of a disk that refused, see [`OpenOptions::durability`].
+    ///
+    /// What only reads, opening, and [`Durability::Interval`] wait as they do without, where they have to; and nothing
+    /// limits the wait for the disk.
     #[must_use]
     pub fn lock_timeout(mut self, time: Duration) -> Self {
         self.lock_timeout = Some(time);

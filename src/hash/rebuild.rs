@@ -328,7 +328,7 @@ mod tests {
         while store.compact(1 << 20).unwrap() {}
         for turn in 3..5 {
             fill(&store, turn);
-            store.core().sync().unwrap();
+            store.core().sync(None).unwrap();
         }
         let core = store.core();
         {

@@ -21,6 +21,7 @@ use crate::os::lock::{RobustLock, is_own};
 use crate::os::session::Session;
 use crate::os::shared::HEAD_BYTES;
 use crate::{Error, Result};
+use std::time::Duration;
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
 /// that succeeded; the index; something of the data file that is not the end of the log; anything at all of a
@@ -63,8 +64,9 @@ struct Promise {
 }
 
 impl Core {
-    /// Returns when everything that was done before the call is durable.
-    pub(crate) fn sync(&self) -> Result<()> {
+    /// Returns when everything that was done before the call is durable. Others who write, or sync, are waited for for as
+    /// long as `limit` says; for ever if `None`.
+    pub(crate) fn sync(&self, limit: Option<Duration>) -> Result<()> {
         let wanted = self.session(session::CHANGES).load(Ordering::Acquire);
         if !self.data.is_writable() {
             return self.sync_as_reader(wanted);
@@ -77,7 +79,7 @@ impl Core {
             return Err(is_own());
         }
         let turns = self.sync_turns();
-        if !turns.take_unless(|| self.is_done(wanted))? {
+        if !turns.take_unless(limit, || self.is_done(wanted))? {
             return Ok(());
         }
         // A syncer that died left nothing half done: its results are written at once.
@@ -85,7 +87,7 @@ impl Core {
         if is_needed {
             turns.gather(|| self.session(session::CHANGES).load(Ordering::Acquire));
         }
-        let done = if is_needed { self.sync_newest() } else { Ok(()) };
+        let done = if is_needed { self.sync_newest(limit) } else { Ok(()) };
         turns.end(true);
         done
     }
@@ -110,14 +112,14 @@ impl Core {
         load(session::DURABLE) >= changes && load(session::UNSURE) & UNSURE_OF_ALL == 0
     }
 
-    fn sync_newest(&self) -> Result<()> {
-        let promise = self.writer_unsettled()?.promise(false)?;
+    fn sync_newest(&self, limit: Option<Duration>) -> Result<()> {
+        let promise = self.writer_within(|| limit)?.promise(false)?;
         // Others write meanwhile, unless a sync has failed: then all is written again, up to the end of the
         // file, and nobody may cut it.
         if !self.wait_for_disk(promise.extent, false)? {
-            return self.writer_unsettled()?.sync_now();
+            return self.writer_within(|| limit)?.sync_now();
         }
-        let writer = self.writer_unsettled()?;
+        let writer = self.writer_within(|| limit)?;
         if writer.keep(promise) { Ok(()) } else { writer.sync_now() }
     }
 
@@ -359,13 +361,13 @@ mod tests {
         let is_noted = || unsure() & !UNSURE_OF_ALL == UNSURE_OF_REST;
         assert!(is_noted(), "opened by the first");
         store.insert(b"key", b"value").unwrap();
-        core.sync().unwrap();
+        core.sync(None).unwrap();
         store.insert(b"key", b"another").unwrap();
         assert!(!is_noted(), "a put");
         core.writer().unwrap().give_up();
         assert!(is_noted(), "what was wiped");
         store.insert(b"key", b"value").unwrap();
-        core.sync().unwrap();
+        core.sync(None).unwrap();
         assert!(!is_noted(), "synced");
         let before = core.data.len();
         store.insert(b"long", &[7; 10_000]).unwrap();
@@ -381,7 +383,7 @@ mod tests {
         for i in 0..3000u32 {
             store.insert(&(i % 500).to_le_bytes(), &[7; 50]).unwrap();
             let before = core.checkpoint().map_or(0, |checkpoint| checkpoint.number);
-            core.sync().unwrap();
+            core.sync(None).unwrap();
             let checkpoint = core.checkpoint().unwrap();
             let [end, sequence, unsure] =
                 [session::SYNCED_END, session::SYNCED_SEQUENCE, session::UNSURE]

@@ -117,12 +117,20 @@ impl Writer<'_> {
         let IndexHeader { hash_id, seed, .. } = self.index.header;
         let made = Index::create(memory_file()?, 1 << 35, self.core.header, hash_id, seed)?;
         let maker = Writer { core: self.core, index: &made, lock: None, _here: PhantomData };
-        maker.rebuild(Log::Until(self.index.load(words::TAIL)))?;
+        let rebuilt = maker.rebuild(Log::Until(self.index.load(words::TAIL)));
+        rebuilt.map_err(|e| e.known_to_be(false))?;
         progress(total, 2 * total);
         if made.load(words::TAIL) != self.index.load(words::TAIL) {
             let at = made.load(words::TAIL);
             return Err(damaged_data(at, "the log ends here, before its end".into()));
         }
+        self.verify_index(&made).map_err(|e| e.known_to_be(true))?;
+        progress(2 * total, 2 * total);
+        Ok(())
+    }
+
+    /// Whether the index says what the one says that was made from the log, which is whole.
+    fn verify_index(&self, made: &Index) -> Result<()> {
         let waiting = self.waiting(self.index.state())?;
         let counts =
             [(words::COUNT, waiting.records, "records"), (words::LIVE, waiting.bytes, "bytes")];
@@ -133,9 +141,7 @@ impl Writer<'_> {
                 return Err(damaged(word, &what));
             }
         }
-        self.compare(&made, &waiting)?;
-        progress(2 * total, 2 * total);
-        Ok(())
+        self.compare(made, &waiting)
     }
 
     /// Whether the index leads to what the one made from the log leads to.
@@ -206,4 +212,31 @@ struct Waiting {
     records: u64,
     bytes: u64,
     replaced: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hash::Hash;
+
+    /// The log is whole: what does not fit it can be made again from it.
+    #[test]
+    fn damage_of_the_index_is_told_as_that() {
+        let store = Hash::in_memory().unwrap();
+        store.insert(b"key", b"value").unwrap();
+        store.remove(b"none").unwrap();
+        let index = store.core().newest.get();
+        let page = index.page(index.state(), index.place(b"key")).unwrap();
+        let words = (0..page.lines).flat_map(|number| index.line(page, number).unwrap());
+        let slot = words.into_iter().find(|word| word.load(Ordering::Relaxed) & !OVERFLOW != 0);
+        let slot = slot.expect("the slot of the key");
+        let whole = slot.fetch_xor(8, Ordering::Relaxed);
+        let error = store.verify(|_, _| ()).unwrap_err().to_string();
+        assert!(
+            error.contains("its index is damaged") && error.contains("remove the file"),
+            "{error}"
+        );
+        slot.store(whole, Ordering::Relaxed);
+        store.verify(|_, _| ()).unwrap();
+    }
 }

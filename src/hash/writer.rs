@@ -30,6 +30,7 @@ use crate::os::process::random_word;
 use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
 use std::marker::PhantomData;
+use std::time::Duration;
 
 /// Lines of an empty index: a page and a directory, each with the line of its block.
 pub(super) const EMPTY_LINES: u64 = SIZES[0] + 1 + 1 + 1;
@@ -86,14 +87,29 @@ impl Core {
         self.writer_unsettled()?.settled()
     }
 
+    /// The same for who changes something, who may not want to wait for long.
+    #[inline(always)]
+    pub(crate) fn changer(&self) -> Result<Writer<'_>> {
+        self.writer_within(|| self.lock_timeout)?.settled()
+    }
+
     /// Waits for the right to write; puts may wait in the ring.
     #[inline(always)]
     pub(crate) fn writer_unsettled(&self) -> Result<Writer<'_>> {
+        self.writer_within(|| None)
+    }
+
+    /// The same, for no longer than `limit` says.
+    #[inline(always)]
+    pub(crate) fn writer_within(
+        &self,
+        limit: impl FnOnce() -> Option<Duration>,
+    ) -> Result<Writer<'_>> {
         if !self.data.is_writable() {
             return Err(Error::invalid("the store was opened for reading only"));
         }
         let lock = self.writer_lock();
-        let got = lock.lock_for(|| self.lock_timeout)?;
+        let got = lock.lock_for(limit)?;
         self.writer_with(lock, got)
     }
 

@@ -14,7 +14,7 @@ use super::process::monotonic_ns;
 use super::shared::{SharedMap, wait, wake_all};
 use crate::Result;
 use crate::os::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// So long somebody waits for another's sync before he asks the lock who has it.
 const LONG: Duration = Duration::from_millis(100);
@@ -58,10 +58,14 @@ impl<'m> Turns<'m> {
         self.lock.lock().map(drop)
     }
 
-    /// Waits for a turn as long as it is needed; `false` if it is not: `is_done` says that somebody
-    /// else's sync was the one that is wanted.
-    pub(crate) fn take_unless(&self, is_done: impl Fn() -> bool) -> Result<bool> {
-        let mut has_waited = false;
+    /// Waits for a turn as long as it is needed, and not much longer than `limit`, if there is one; `false` if it is not:
+    /// `is_done` says that somebody else's sync was the one that is wanted.
+    pub(crate) fn take_unless(
+        &self,
+        limit: Option<Duration>,
+        is_done: impl Fn() -> bool,
+    ) -> Result<bool> {
+        let (mut has_waited, begun) = (false, Instant::now());
         loop {
             let count = self.syncs.load(Ordering::SeqCst);
             if self.lock.try_lock()?.is_some() {
@@ -71,14 +75,15 @@ impl<'m> Turns<'m> {
                 }
                 return Ok(true);
             }
-            wait(self.syncs, count, LONG);
+            let left = || limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+            wait(self.syncs, count, left().map_or(LONG, |left| left.min(LONG)));
             has_waited = true;
             if is_done() {
                 return Ok(false);
             }
             if self.syncs.load(Ordering::SeqCst) == count {
                 // He takes long, is dead, or is this thread.
-                return self.take().map(|()| true);
+                return self.lock.lock_for(left).map(|_| true);
             }
         }
     }
@@ -147,7 +152,7 @@ mod tests {
                 scope.spawn(|| {
                     let wanted = changes.fetch_add(1, Ordering::SeqCst) + 1;
                     let is_done = || durable.load(Ordering::SeqCst) >= wanted;
-                    if turns.take_unless(is_done).unwrap() {
+                    if turns.take_unless(None, is_done).unwrap() {
                         let is_needed = !is_done();
                         if is_needed {
                             turns.gather(|| changes.load(Ordering::SeqCst));
@@ -176,7 +181,7 @@ mod tests {
             std::thread::scope(|scope| {
                 let waiter = scope.spawn(|| {
                     wants.store(1, Ordering::SeqCst);
-                    if turns.take_unless(|| is_durable.load(Ordering::SeqCst) == 1).unwrap() {
+                    if turns.take_unless(None, || is_durable.load(Ordering::SeqCst) == 1).unwrap() {
                         turns.end(false);
                     }
                 });

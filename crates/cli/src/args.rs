@@ -288,8 +288,8 @@ pub struct WriteArgs {
     )]
     durability: Durability,
 
-    /// Wait no longer than so many seconds for others who write, and fail then, with nothing changed [default:
-    /// as long as they do]
+    /// Wait no longer than so many seconds for others who write, and fail then, saying which process that is; of many
+    /// records for a hash store those stay that were written before [default: as long as they write]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     wait: Option<Duration>,
 }

@@ -31,8 +31,8 @@ pub fn refuse_dash(store: &Path) -> Result<()> {
 }
 
 /// An error if this program was started without a standard input, which is not to be taken for an empty one: a store would
-/// be emptied by it. In the place of one that is closed there is `/dev/null` then, open to read and to write; who means an
-/// empty input opens it to read.
+/// be emptied by it. In the place of one that is closed there is `/dev/null` then, open to read and to write; so it is for
+/// who is started by some programs that give him nothing. A shell opens it to read.
 pub fn check_given() -> Result<()> {
     let null = std::fs::metadata("/dev/null").map(|meta| meta.rdev());
     let stdin = io::stdin();
@@ -40,7 +40,8 @@ pub fn check_given() -> Result<()> {
     let is_null = own.metadata().is_ok_and(|meta| null.is_ok_and(|null| meta.rdev() == null));
     let mode = fcntl(&own, FcntlArg::F_GETFL).map(|flags| flags & OFlag::O_ACCMODE.bits());
     if is_null && mode == Ok(OFlag::O_RDWR.bits()) {
-        let what = "it is closed: name a file, or say < /dev/null for an empty input";
+        let what = "there is none, as it is closed, or /dev/null that is open to write, too: name a file, or say \
+                    < /dev/null for an empty input";
         return Err(Error::invalid(what).at(name_of(Path::new("-"))));
     }
     Ok(())

@@ -147,3 +147,25 @@ fn a_store_whose_beginning_is_lost_is_recovered() {
     let err = run(&["recover", &other, &target]).expect(111).err;
     assert!(err.contains("it looks like text"), "{err}");
 }
+
+/// Who removed the index of a store of which the data were damaged lost what could still be read.
+#[test]
+fn of_a_hash_store_the_part_is_named_that_is_damaged() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    let lines: String = (0..9).map(|i| format!("key {i}\tvalue {i}\n")).collect();
+    let text = folder.file("text.tsv", lines);
+    run(&["load", "--to", "hash", &store, &text]).expect(0);
+    let data = std::fs::read(&store).expect("a store");
+    let value = b"key 5value 5";
+    let at = data.windows(value.len()).position(|part| part == value).expect("the record");
+    let mut damaged = data;
+    // In the header: what it is.
+    damaged[at - 4] ^= 0x80;
+    std::fs::write(&store, &damaged).expect("damage");
+    let got = run(&["get", &store, "key 5"]).expect(111);
+    assert!(got.err.contains("its index or its data are damaged"), "{}", got.err);
+    assert!(!got.err.contains("remove") && got.err.contains("verify"), "{}", got.err);
+    let got = run(&["verify", &store]).expect(111);
+    assert!(!got.err.contains("remove") && got.err.contains("recover"), "{}", got.err);
+}

@@ -48,7 +48,8 @@ pub struct Delete {
     #[arg(short, long, value_name = "FILE")]
     keys_from: Option<PathBuf>,
 
-    /// Take out only this one of the key's values; a key without it counts as one that is not there
+    /// Take out only this one of the key's values; a key without it counts as one that is not there. As it is, also
+    /// with --hex
     #[arg(long, conflicts_with = "keys_from", allow_negative_numbers = true)]
     value: Option<OsString>,
 

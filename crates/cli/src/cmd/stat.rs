@@ -167,8 +167,12 @@ impl Found {
             _ => None,
         };
         let mut stats = store.stats()?;
-        if let Store::BTree(store) = store {
-            stats.more.insert(1, ("all_records", table::records_of_all(store)?));
+        if let Store::BTree(store) = store
+            // Where the catalog is damaged the rest is to be told all the same.
+            && let Ok(records) = table::records_of_all(store)
+        {
+            let behind_tables = stats.more.len().min(1);
+            stats.more.insert(behind_tables, ("all_records", records));
         }
         Ok(Found { path: path.to_owned(), kind: store.kind(), stats, residency, readers })
     }
