@@ -4,7 +4,7 @@ use super::edit::Step;
 use super::format::{PAGE, Tree};
 use super::inner;
 use super::leaf;
-use super::page::{Link, Place, count};
+use super::page::{Bytes, Link, Place, at, count, short};
 use super::record::{NEAR_KEY, Value};
 use super::tree::{Pages, levels, of};
 use super::values::Pack;
@@ -15,6 +15,16 @@ use crate::Result;
 /// so much stays free.
 pub(super) const SPARSE: usize = PAGE / 4;
 const SPARE: usize = PAGE / 8;
+
+/// How many bytes a page has at least that holds what is in both of these. (Less only where records of various sizes became
+/// ones of one size; then the other page is more than half full, and may stay.)
+fn least_joined(one: &Bytes, other: &Bytes, level: u8) -> usize {
+    let held = |bytes: &Bytes| {
+        let used = if level > 0 { inner::used(bytes) } else { leaf::used(bytes) };
+        used.saturating_sub(at::HEADS + short(bytes, at::PREFIX))
+    };
+    at::HEADS + held(one) + held(other)
+}
 
 impl Writer<'_> {
     /// Takes a record out; whether it was there.
@@ -143,7 +153,11 @@ impl Writer<'_> {
         let (first, second) = if left == step.index { (page, other) } else { (other, page) };
         let mut key = Vec::new();
         let far = of(step.page, inner::key_of(parent, left + 1, self, &mut key))?;
-        self.page_on(other, u64::from(level))?;
+        // Looked at before they are taken apart: whoever empties a page whose neighbour is full comes here at each record.
+        let least = least_joined(self.page(page)?, self.page_on(other, u64::from(level))?, level);
+        if least + SPARE > PAGE {
+            return Ok(false);
+        }
         self.scratch.items.clear();
         self.take_items(first, &[], None)?;
         self.take_items(second, &key, far)?;
