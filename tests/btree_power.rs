@@ -156,10 +156,16 @@ impl Round {
             // What was committed meanwhile may be lost yet.
             let kept = 1 + usize::from(meanwhile.is_some());
             let is_compaction = matches!(operation, Operation::Compact);
-            // Nothing is committed for a key that is not there.
+            // Nothing is committed for keys that are not there.
             let state = self.states.last().unwrap();
-            let is_nothing =
-                matches!(&operation, Operation::Remove(key) if !state.contains_key(key));
+            let is_nothing = match &operation {
+                Operation::Remove(key) => !state.contains_key(key),
+                Operation::Batch(changes) => {
+                    changes.iter().all(|(key, value)| value.is_none() && !state.contains_key(key))
+                }
+                Operation::Clear => state.is_empty(),
+                _ => false,
+            };
             for operation in iter::once(operation).chain(meanwhile) {
                 let mut state = self.states.last().unwrap().clone();
                 operation.change(&mut state);

@@ -168,3 +168,41 @@ fn who_was_killed_while_he_waited_disturbs_nobody() {
     }
     store.verify(|_, _| ()).unwrap();
 }
+
+/// Two workers at an empty queue woke each other with their empty transactions, without an end.
+#[test]
+fn who_changes_nothing_wakes_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    for durability in [Durability::Buffered, Durability::Sync] {
+        let options = BTree::options().create(true).durability(durability);
+        let (store, other) = (options.open(&path).unwrap(), BTree::open(&path).unwrap());
+        store.insert(b"key", b"value").unwrap();
+        let since = other.changes();
+        store.write().unwrap().commit().unwrap();
+        let mut transaction = store.write().unwrap();
+        assert!(!transaction.main().remove(b"none").unwrap());
+        assert_eq!(transaction.main().get(b"key").unwrap(), Some(&b"value"[..]));
+        transaction.commit().unwrap();
+        assert_eq!(other.changes(), since);
+        let number = other.wait_for_change(since, Duration::from_millis(50)).unwrap();
+        assert_eq!(number, since);
+        // In the place of another one of the same length, and back again.
+        for value in [b"other", b"value"] {
+            let mut transaction = store.write().unwrap();
+            transaction.main().insert(b"key", value).unwrap();
+            transaction.commit().unwrap();
+            let snapshot = other.read().unwrap();
+            assert_eq!(snapshot.main().get(b"key").unwrap(), Some(&value[..]));
+        }
+        assert_eq!(other.changes(), since + 2);
+        let mut transaction = store.write().unwrap();
+        transaction.create_table("table").unwrap();
+        transaction.commit().unwrap();
+        assert_eq!(other.changes(), since + 3);
+        let mut transaction = store.write().unwrap();
+        assert!(transaction.delete_table("table").unwrap());
+        transaction.commit().unwrap();
+        assert_eq!(other.read().unwrap().tables().unwrap().len(), 0);
+    }
+}

@@ -94,6 +94,11 @@ impl Space {
         (!self.has_new_table).then(|| pages.map(|page| page & !IN_RUN))
     }
 
+    /// Whether there are any such, or may be.
+    pub(crate) fn has_changed(&self) -> bool {
+        self.changed().is_none_or(|mut pages| pages.next().is_some())
+    }
+
     /// Notes that something was put into a page of a commit.
     pub(crate) fn note_added(&mut self, page: u64) {
         if self.added.last() != Some(&page) {

@@ -311,7 +311,8 @@ impl<'s> Transaction<'s> {
     }
 
     /// Makes the changes the store's newest state. When this returns they are safe against the death
-    /// of the process; and against the loss of power as the store's [`Durability`] says.
+    /// of the process; and against the loss of power as the store's [`Durability`] says. Where there are none it does
+    /// nothing: the store stays as it is, nobody is woken who waits for a change, and nobody waits for the disk.
     ///
     /// # Errors
     /// An earlier change failed half-way, or the disk is full, or the store is damaged: nothing was
@@ -323,7 +324,9 @@ impl<'s> Transaction<'s> {
         if let Some(recorder) = self.recorder.take() {
             return self.commit_counted(recorder);
         }
-        self.commit_unsynced().map_err(|e| self.store.named(e))?;
+        if !self.commit_unsynced().map_err(|e| self.store.named(e))? {
+            return Ok(());
+        }
         let (store, stamp) = (self.store, self.writer.stamp);
         drop(self);
         store.after_commit(stamp)
@@ -350,13 +353,18 @@ impl<'s> Transaction<'s> {
         Ok((done, self.writer.stamp))
     }
 
-    pub(crate) fn commit_unsynced(&mut self) -> Result<()> {
+    /// The same without waiting for the disk; whether there was anything to commit.
+    pub(crate) fn commit_unsynced(&mut self) -> Result<bool> {
         self.writer.check_process()?;
         for i in self.open.as_ref().map_or_else(Vec::new, |open| open.changed()) {
             let Open { name, key_name, tree, .. } = self.open().get(i).clone();
             self.enter(name.as_deref().unwrap_or_default(), &tree, &key_name)?;
         }
-        self.writer.commit(self.main, self.catalog)
+        let has_changed = self.writer.has_changed(&self.main, &self.catalog);
+        if has_changed {
+            self.writer.commit(self.main, self.catalog)?;
+        }
+        Ok(has_changed)
     }
 
     /// Nothing of it is committed any more: what should be undone cannot be.

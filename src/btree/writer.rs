@@ -254,6 +254,13 @@ impl<'c> Writer<'c> {
         })
     }
 
+    /// Whether these trees, or any page, are not what they were when it began; or something failed half-way.
+    pub(crate) fn has_changed(&self, main: &Tree, catalog: &Tree) -> bool {
+        self.is_broken
+            || (main, catalog) != (&self.base.main, &self.base.catalog)
+            || self.scratch.space.has_changed()
+    }
+
     /// Makes what was written the newest commit.
     pub(crate) fn commit(&mut self, main: Tree, catalog: Tree) -> Result<()> {
         // Early: a reader who finds no slot has to wait for a writer. On a full disk he does; but a page that was
