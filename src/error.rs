@@ -322,12 +322,18 @@ fn busy(waited: Duration, process: Option<u32>) -> String {
         Some(other) => format!("process {other}"),
         None => "somebody else".to_owned(),
     };
-    format!("waited {:.1} s for {who}, which is writing to the store", waited.as_secs_f64())
+    // What is longer than a second in tenths of one.
+    let waited = match waited.as_millis() {
+        ms @ 0..1000 => format!("{ms} ms"),
+        _ => format!("{:.1} s", waited.as_secs_f64()),
+    };
+    format!("waited {waited} for {who}, which is writing to the store")
 }
 
+/// What is printed where a program ends with the error, by `main` or `unwrap`: it says what to do.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Error").field("kind", &self.0.kind).field("path", &self.0.path).finish()
+        fmt::Display::fmt(self, f)
     }
 }
 
