@@ -1,12 +1,14 @@
 //! What a store can do, as traits: one small trait for each capability.
 //!
 //! What an engine cannot do it does not implement, so that it does not compile. Values are
-//! [`Cow`]: borrowed from the map where the store is mapped, owned where it is read with `pread`.
+//! [`Cow`]: borrowed from the map where a file that never changes is mapped, and copied where it is read with `pread`, and of
+//! hash and btree stores. These have ways of their own that copy nothing: [`Hash::get`](crate::hash::Hash::get), and a
+//! [`Snapshot`](crate::btree::Snapshot).
 
 use crate::Result;
 use std::borrow::Cow;
 
-/// A value, or a key: borrowed from the store's map, or owned when the store is not mapped.
+/// A value, or a key: borrowed from the store's map, or a copy.
 pub type Bytes<'a> = Cow<'a, [u8]>;
 
 /// A key with its value.

@@ -162,7 +162,8 @@ pub fn thaw(
 }
 
 /// Makes a btree store at `path` with the records of a store of any kind in its main table, as
-/// [`thaw`] makes a hash store. From a store in the order of its keys it is made fastest.
+/// [`thaw`] makes a hash store. From a store in the order of its keys it is made fastest. Of a btree store it takes the main
+/// table, as all that reads a store of any kind does; a copy with all tables is [`Snapshot::backup`](crate::btree::Snapshot::backup).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -4,6 +4,14 @@
 //! read by everyone; the hash engine: a store that many processes change; the btree engine: the same
 //! with keys in order, tables and transactions; and reads the files of cdb, cdb64 and mcdb in place.
 //! [`freeze`], [`thaw`] and [`thaw_btree`] go from one engine to the other.
+//!
+//! | | begin with |
+//! |---|---|
+//! | data that are made in one go, and read | [`constant::Builder`] and [`constant::Constant`] |
+//! | data that change, by their keys | [`hash::Hash`] |
+//! | data that change, in order, or together | [`btree::BTree`] |
+//! | a file of whatever kind | [`open`], and what all can do: [`Get`] and [`Scan`] |
+//! | what can go wrong | [`Error::kind`], and what it prints: that says what to do |
 
 #[cfg(not(all(
     target_os = "linux",

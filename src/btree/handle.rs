@@ -284,7 +284,7 @@ impl BTree {
     /// The newest state, to read as long as one likes.
     ///
     /// # Errors
-    /// There are as many readers as can be.
+    /// There are as many readers as can be: all processes together hold some 4,000 snapshots already.
     pub fn read(&self) -> Result<Snapshot<'_>> {
         let snapshot = Snapshot::new(self.core(), self.recorder()).map_err(|e| self.named(e))?;
         snapshot.note_time();
@@ -342,7 +342,8 @@ impl BTree {
     /// Begins a transaction; waits for the one that is going on.
     ///
     /// # Errors
-    /// This thread has one already; the store was opened to be read only; or the table of pages is damaged.
+    /// Others wrote for longer than [`OpenOptions::lock_timeout`] ([`ErrorKind::Busy`](crate::ErrorKind::Busy)); this thread has
+    /// a transaction already; the store was opened to be read only; or the table of pages is damaged.
     pub fn write(&self) -> Result<Transaction<'_>> {
         Transaction::new(self, self.recorder()).map_err(|e| self.named(e))
     }

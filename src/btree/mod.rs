@@ -1,34 +1,65 @@
 //! The btree engine: an ordered store with transactions and snapshots, for many processes.
 //!
-//! | file | what |
-//! |---|---|
-//! | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
-//! | `table`, `table_mut`, `range`, `cursor_mut`, `count`, `estimate` | tables whose keys have one value each |
-//! | `multi`, `multi_mut`, `multi_cursor`, `multi_cursor_mut`, `pairs` | tables whose keys may have several |
-//! | `key`, `kind` | what keys are, and of which kind a table is |
-//! | `typed`, `typed_cursor`, `typed_multi`, `typed_multi_cursor` | tables of both kinds by keys that are not bytes |
-//! | `format` | the bytes of page 0, of a commit, of the table of pages |
-//! | `page`, `record`, `leaf`, `heap`, `tag`, `records`, `inner` | the bytes of a page of a tree, and changes in it |
-//! | `items`, `split`, `places` | pages taken apart and written anew, full leaves parted, and whether all in a page is apart |
-//! | `source`, `probe`, `tree`, `cursor`, `ahead`, `scan` | the pages of a commit, looking up in them, going through |
-//! | `edit`, `append`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
-//! | `in_place`, `undo` | single changes that copy no page, and how they are taken back |
-//! | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
-//! | `compact`, `moving`, `closer`, `closer_inner`, `links`, `trim` | making the file smaller |
-//! | `core`, `only`, `create`, `pins` | processes that share a file, or only read it, how a new one begins, who reads what |
-//! | `lease`, `copies` | readers whose time is limited, and what they have copied |
-//! | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
-//! | `watch` | learning that the store has changed |
-//! | `verify`, `stats`, `backup`, `recover` | checking all of it, counting, copying it, or what is whole of it |
-//! | `counted` | statistics of operations |
-//! | `view` | pages of the file as bytes: the only `unsafe` |
+//! [`BTree`] is the store: records in the order of their keys, in a main table and as many others, with names, as one likes. A
+//! [`Transaction`] changes it, one at a time, all of it or nothing; a [`Snapshot`] is one state of it, however long it is read.
+//! Any number of threads and processes may do both. Handles are cheap to clone.
 //!
-//! Invariants: a page that a commit leads to is never written as long as anybody may read that
-//! commit. A commit is one store of its number. What a writer does before is known by its stamp, and
-//! taken back by the next one if it dies.
+//! ```
+//! use credenza::btree::{BTree, TableOptions};
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("events");
+//! let store = BTree::create(&path)?;
+//! store.insert(b"2026-01-30", b"snow")?; // a transaction of its own, in the main table
 //!
-//! Threads: any number of readers, which wait for nobody; one writer, who holds a lock that processes
-//! share and that survives the death of its holder.
+//! let mut transaction = store.write()?;
+//! transaction.main().insert(b"2026-01-31", b"rain")?;
+//! transaction.create_table_with("seen", &TableOptions::of_keys::<u64>())?;
+//! if let Some(mut seen) = transaction.table("seen")? {
+//!     seen.typed::<u64>()?.insert(&1000, b"crane")?;
+//! }
+//! transaction.commit()?;
+//!
+//! let snapshot = store.read()?;
+//! let january = snapshot.main().prefix(b"2026-01").collect::<credenza::Result<Vec<_>>>()?;
+//! assert_eq!(january.len(), 2);
+//! let seen = snapshot.table("seen")?.expect("it was just made");
+//! assert_eq!(seen.typed::<u64>()?.at_or_after(&7)?, Some((1000, &b"crane"[..])));
+//! # Ok::<(), credenza::Error>(())
+//! ```
+//!
+//! [`TableOptions`] says what keys are, and whether they have several values ([`MultiTable`]); [`OpenOptions`] when commits are on
+//! the disk, whether pages are compared with their checksums, how long to wait for others. [`credenza::BTreeLoad`](crate::BTreeLoad)
+//! adds many records in any order, [`credenza::BTreeBuilder`](crate::BTreeBuilder) makes a new store of them.
+
+// | file | what |
+// |---|---|
+// | `handle`, `snapshot`, `transaction`, `nested`, `opened` | what users see: the store, what they read and change |
+// | `table`, `table_mut`, `range`, `cursor_mut`, `count`, `estimate` | tables whose keys have one value each |
+// | `multi`, `multi_mut`, `multi_cursor`, `multi_cursor_mut`, `pairs` | tables whose keys may have several |
+// | `key`, `kind` | what keys are, and of which kind a table is |
+// | `typed`, `typed_cursor`, `typed_multi`, `typed_multi_cursor` | tables of both kinds by keys that are not bytes |
+// | `format` | the bytes of page 0, of a commit, of the table of pages |
+// | `page`, `record`, `leaf`, `heap`, `tag`, `records`, `inner` | the bytes of a page of a tree, and changes in it |
+// | `items`, `split`, `places` | pages taken apart and written anew, full leaves parted, and whether all in a page is apart |
+// | `source`, `probe`, `tree`, `cursor`, `ahead`, `scan` | the pages of a commit, looking up in them, going through |
+// | `edit`, `append`, `remove`, `bulk`, `run`, `values` | putting in, taking out, filling a tree, long values |
+// | `in_place`, `undo` | single changes that copy no page, and how they are taken back |
+// | `writer`, `space`, `held`, `as_of` | the one who writes, and which pages are free |
+// | `compact`, `moving`, `closer`, `closer_inner`, `links`, `trim` | making the file smaller |
+// | `core`, `only`, `create`, `pins` | processes that share a file, or only read it, how a new one begins, who reads what |
+// | `lease`, `copies` | readers whose time is limited, and what they have copied |
+// | `sync`, `meta`, `journal`, `changes`, `tracked` | what is durable, and how that is known after a power failure |
+// | `watch` | learning that the store has changed |
+// | `verify`, `stats`, `backup`, `recover` | checking all of it, counting, copying it, or what is whole of it |
+// | `counted` | statistics of operations |
+// | `view` | pages of the file as bytes: the only `unsafe` |
+//
+// Invariants: a page that a commit leads to is never written as long as anybody may read that
+// commit. A commit is one store of its number. What a writer does before is known by its stamp, and
+// taken back by the next one if it dies.
+//
+// Threads: any number of readers, which wait for nobody; one writer, who holds a lock that processes
+// share and that survives the death of its holder.
 
 mod ahead;
 mod append;

@@ -117,7 +117,7 @@ impl<'t> MultiTable<'t> {
         self.count_range(key..=key)
     }
 
-    /// The value of `key` that has so many before it; `None` if there are not as many.
+    /// Value number `n` of `key`, counted from 0; `None` if there are not as many.
     ///
     /// # Errors
     /// As [`MultiTable::get`].

@@ -211,7 +211,7 @@ impl<'t, C: Among> MultiCursor<'t, C> {
     }
 
     /// Where values are sorted: goes to the first value of `key` that is not below `value`; if there
-    /// is none, to what comes behind. Whether there is one of this key.
+    /// is none, to what comes behind. Whether it is at a value of `key` then.
     ///
     /// # Errors
     /// As [`MultiCursor::seek`]; or values are not sorted.

@@ -33,9 +33,9 @@ pub enum Position {
     First,
     /// Behind all others.
     Last,
-    /// Before the one that has so many before it.
+    /// Before the one of this number, counted from 0.
     Before(u64),
-    /// Behind the one that has so many before it.
+    /// Behind the one of this number, counted from 0.
     After(u64),
 }
 
@@ -264,7 +264,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         self.raw.uncounted().named(no_pair())
     }
 
-    /// Puts another value in the place of the one of `key` that has so many before it; whether there
+    /// Puts another value in the place of number `n` of `key`, counted from 0; whether there
     /// is one. Where values are sorted it goes where it belongs, and is one with an equal one.
     ///
     /// # Errors
@@ -341,7 +341,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
         n.map_or(Ok(false), |n| self.take_nth(key, n))
     }
 
-    /// Takes the value of a key out that has so many before it; whether there was one.
+    /// Takes value number `n` of a key out, counted from 0; whether there was one.
     ///
     /// # Errors
     /// As [`MultiTableMut::insert`].

@@ -50,8 +50,8 @@ impl<'s> Snapshot<'s> {
         Ok(snapshot)
     }
 
-    /// Has the lease of a snapshot ([`BTree::read_for`]) end so long from now, be that later than it would
-    /// or sooner: also when it is over already, as long as nobody needed the space. It can be called while
+    /// Has the lease of a snapshot ([`BTree::read_for`]) end so long from now, which may make it longer or shorter: also
+    /// when it is over already, as long as nobody needed the space. It can be called while
     /// others read the snapshot, and within a scan of it. A snapshot without a lease stays as it is.
     ///
     /// ```

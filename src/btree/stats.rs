@@ -33,7 +33,8 @@ pub struct Stats {
     pub commits: u64,
     /// Whether the newest commit is on the disk.
     pub is_durable: bool,
-    /// Who reads which commit, of those before the newest: a reader of that holds nothing more.
+    /// Who reads which commit, of those before the newest. A reader of the newest holds no further space, and is not among
+    /// them.
     pub readers: Vec<Reader>,
     /// The stamp of the newest commit: readers of lower ones hold pages.
     pub stamp: u64,

@@ -315,7 +315,7 @@ impl<'t> Cursor<'t> {
     /// The value here.
     ///
     /// # Errors
-    /// As [`Table::get`]; so for all methods.
+    /// As [`Table::get`]. All methods of a cursor can fail so.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
         self.walk.value().of(self.table.source)
     }

@@ -94,7 +94,7 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
         key.with_bytes(|key| self.table.count(key))
     }
 
-    /// The value of `key` that has so many before it; `None` if there are not as many.
+    /// Value number `n` of `key`, counted from 0; `None` if there are not as many.
     ///
     /// # Errors
     /// As [`TypedMulti::get`].
@@ -286,7 +286,7 @@ impl<'t, 'c, K: Key + ?Sized> TypedMultiMut<'t, 'c, K> {
         key.with_bytes(|key| self.table.remove_value(key, value))
     }
 
-    /// Takes the value of a key out that has so many before it; whether there was one.
+    /// Takes value number `n` of a key out, counted from 0; whether there was one.
     ///
     /// # Errors
     /// As [`MultiTableMut::insert`].

@@ -73,7 +73,8 @@ fn make_changes<'a>(
 }
 
 impl Hash {
-    /// Makes the changes of a batch, in its order.
+    /// Makes the changes of a batch, in its order. Who looks something up waits while they are entered in the index, some 0.2 us
+    /// for each: where that matters, make smaller ones of a large batch.
     ///
     /// # Errors
     /// As [`Hash::insert`], of which all changes together are not to be over the limit of the store: nothing
@@ -100,11 +101,12 @@ impl Hash {
         })
     }
 
-    /// Begins a transaction: nobody else writes until it is committed or dropped. Use it in one
+    /// Begins a transaction, when others do not write: nobody else does then until it is committed or dropped. Use it in one
     /// thread, and soon.
     ///
     /// # Errors
-    /// The store was opened for reading only, or this thread is writing to it already; or what was put in before cannot be
+    /// Others wrote for longer than [`OpenOptions::lock_timeout`](super::OpenOptions::lock_timeout)
+    /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)); the store was opened for reading only, or this thread is writing to it already; or what was put in before cannot be
     /// entered in the index, as the disk is full or the store damaged.
     pub fn transaction(&self) -> Result<Transaction<'_>> {
         let writer = self.core().changer().map_err(|e| self.named(e))?;

@@ -259,10 +259,11 @@ impl Hash {
     /// Gives `key` the value, whether it had one or not: not having to know makes it fast.
     ///
     /// # Errors
-    /// Key or value is over its limit, or both together over that of the store; the disk is full, but for two segments of up
-    /// to 1 MiB, or what a record takes if that is more, which puts leave to removals and what cleans after them (a store with
-    /// a limit drops its oldest records first); the store is damaged, or was opened for reading only; or this thread has a
-    /// transaction: nothing changed. Or waiting for the disk failed, with [`Durability::Sync`]: the change is there, but may
+    /// Key or value is over its limit, or both together over that of the store; the disk is full, but for up to 2 MiB, or
+    /// twice what a record takes if that is more, which insertions leave free so that keys can still be removed (a store with
+    /// a limit drops its oldest records first); others wrote for longer than [`OpenOptions::lock_timeout`]
+    /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)); the store is damaged, or was opened for reading only; or this thread has
+    /// a transaction: nothing changed. Or waiting for the disk failed, with [`Durability::Sync`]: the change is there, but may
     /// not be durable.
     #[inline]
     pub fn insert(&self, key: &[u8], value: &[u8]) -> Result<()> {
@@ -437,7 +438,7 @@ impl Hash {
     }
 
     /// Goes round the log, so that nothing is left of what was replaced or deleted before, and gives back what
-    /// space it can: once, and up to three times more as far as what lives lies farther behind than it need. Each call looks
+    /// space it can: once, and up to three times more where what lives still lies farther behind than it need. Each call looks
     /// at about `budget` bytes, with nobody else writing meanwhile, and returns whether there is more to do: repeat it until
     /// not, at times of your choosing. Where what it moves away from must be on the disk before it is used again, it waits for
     /// the disk. Writers clean up as they go, so that this is never necessary. Where no more than an eighth

@@ -1,21 +1,50 @@
 //! The hash engine: a mutable store of many processes, safe against their death at any moment.
 //!
-//! How a lookup goes: the hash of the key names an entry of the directory, which names a page of
-//! the index; the tag in a slot of the page's line says which record of the log it may be; the key
-//! there is compared; the value lies behind it.
+//! [`Hash`](struct@Hash) is the store: keys and values are bytes, one value a key. Any number of threads and processes may have it open, and
+//! change it: each call is a change of its own, a [`Batch`] or a [`Transaction`] makes several of them one. Handles are cheap to
+//! clone.
 //!
-//! How a write goes: a record is appended to the log, the end of the log moves behind it, and the
-//! slot changes from the old record to the new one, by one store each. What is replaced is
-//! garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
+//! ```
+//! use credenza::hash::{Batch, Hash};
+//! # let dir = tempfile::tempdir().unwrap();
+//! # let path = dir.path().join("sessions");
+//! let sessions = Hash::create(&path)?;
+//! sessions.insert(b"alice", b"logged in")?;
+//! assert_eq!(sessions.get(b"alice")?.as_deref(), Some(&b"logged in"[..]));
+//! assert_eq!(sessions.increment(b"visits", 1)?, 1);
 //!
-//! Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-//! `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`, `compact`, `evict`,
-//! `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
-//! what users see: `options`, `handle`, `lease`, `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
+//! let mut batch = Batch::new();
+//! batch.insert(b"bob", b"logged in");
+//! batch.remove(b"alice");
+//! sessions.batch(&batch)?; // both, or none
 //!
-//! Invariants: the log is the truth, and what is in it never changes before its segment is
-//! emptied; the index can be made again from it at any time. One writer at a time, by a lock that
-//! survives the death of its holder; readers never wait but for a batch being entered.
+//! let mut transaction = sessions.transaction()?; // nobody else writes until it ends
+//! if transaction.get(b"bob")?.is_some() {
+//!     transaction.insert(b"bob", b"logged out")?;
+//! }
+//! transaction.commit()?;
+//! # Ok::<(), credenza::Error>(())
+//! ```
+//!
+//! [`OpenOptions`] has the rest: when changes are on the disk ([`Durability`]), a limit that makes a cache of it, how long to wait
+//! for others, statistics.
+
+// How a lookup goes: the hash of the key names an entry of the directory, which names a page of
+// the index; the tag in a slot of the page's line says which record of the log it may be; the key
+// there is compared; the value lies behind it.
+//
+// How a write goes: a record is appended to the log, the end of the log moves behind it, and the
+// slot changes from the old record to the new one, by one store each. What is replaced is
+// garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
+//
+// Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
+// `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`, `compact`, `evict`,
+// `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
+// what users see: `options`, `handle`, `lease`, `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
+//
+// Invariants: the log is the truth, and what is in it never changes before its segment is
+// emptied; the index can be made again from it at any time. One writer at a time, by a lock that
+// survives the death of its holder; readers never wait but for a batch being entered.
 
 mod backup;
 mod batch;
