@@ -346,9 +346,40 @@ impl std::error::Error for Error {
     }
 }
 
+/// For those who have functions that give such errors; [`io::Error::downcast`] gets this one back.
+impl From<Error> for io::Error {
+    fn from(error: Error) -> io::Error {
+        use io::ErrorKind::{InvalidData, InvalidInput, TimedOut, WouldBlock};
+        let kind = match error.kind() {
+            ErrorKind::Io { source, .. } => source.kind(),
+            ErrorKind::WrongFormat { .. }
+            | ErrorKind::Unsupported(_)
+            | ErrorKind::Corrupt { .. }
+            | ErrorKind::Text { .. } => InvalidData,
+            ErrorKind::TooLarge { .. } | ErrorKind::Invalid(_) => InvalidInput,
+            ErrorKind::Expired { .. } => TimedOut,
+            ErrorKind::Busy { .. } => WouldBlock,
+        };
+        io::Error::new(kind, error)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_error_among_those_of_the_system_is_the_same() {
+        let text =
+            "store: damaged at byte 7: a record (restore the file from a copy, or build it again)";
+        let ours = io::Error::from(Error::corrupt(7, "a record").at("store"));
+        assert_eq!((ours.kind(), ours.to_string()), (io::ErrorKind::InvalidData, text.to_owned()));
+        let back = ours.downcast::<Error>().unwrap();
+        assert_eq!(back.path(), Some(Path::new("store")));
+        assert!(matches!(back.kind(), ErrorKind::Corrupt { offset: 7, .. }), "{back}");
+        let full = Error::io("write", io::Error::from_raw_os_error(libc::ENOSPC));
+        assert_eq!(io::Error::from(full).kind(), io::ErrorKind::StorageFull);
+    }
 
     /// To lock memory is refused for its limit, whoever owns the file.
     #[test]
