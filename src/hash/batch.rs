@@ -19,6 +19,9 @@ use std::collections::BTreeMap;
 /// batch.insert(b"from", b"90").insert(b"to", b"110");
 /// store.batch(&batch)?;
 /// assert_eq!(store.len()?, 2);
+/// let many: Batch = (0..100).map(|i| (format!("key {i}"), "value")).collect();
+/// store.batch(&many)?;
+/// assert_eq!(store.len()?, 102);
 /// # Ok::<(), credenza::Error>(())
 /// ```
 #[derive(Clone, Debug, Default)]
@@ -44,6 +47,11 @@ impl Batch {
         self
     }
 
+    /// Forgets all of them, to be used again.
+    pub fn clear(&mut self) {
+        self.changes.clear();
+    }
+
     /// How many changes there are.
     pub fn len(&self) -> usize {
         self.changes.len()
@@ -52,6 +60,22 @@ impl Batch {
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
+    }
+}
+
+/// Keys that get values.
+impl<K: Into<Vec<u8>>, V: Into<Vec<u8>>> Extend<(K, V)> for Batch {
+    fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, records: I) {
+        let puts = records.into_iter().map(|(key, value)| (key.into(), Some(value.into())));
+        self.changes.extend(puts);
+    }
+}
+
+impl<K: Into<Vec<u8>>, V: Into<Vec<u8>>> FromIterator<(K, V)> for Batch {
+    fn from_iter<I: IntoIterator<Item = (K, V)>>(records: I) -> Batch {
+        let mut batch = Batch::new();
+        batch.extend(records);
+        batch
     }
 }
 
