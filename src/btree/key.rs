@@ -307,6 +307,22 @@ impl Key for [u8] {
     }
 }
 
+/// Bytes that are always as many.
+impl<const N: usize> Key for [u8; N] {
+    type Owned = [u8; N];
+    const NAME: &'static str = <[u8] as Key>::NAME;
+
+    #[inline]
+    fn with_bytes<R>(&self, f: impl FnOnce(&[u8]) -> R) -> R {
+        f(self)
+    }
+
+    #[inline]
+    fn from_bytes(bytes: &[u8]) -> Option<[u8; N]> {
+        bytes.try_into().ok()
+    }
+}
+
 impl Key for str {
     type Owned = String;
     const NAME: &'static str = "string";
@@ -396,6 +412,23 @@ mod tests {
         keep_order(&[i64::MIN, -256, -1, 0, 1, 255, i64::MAX]);
         keep_order(&[f32::NEG_INFINITY, -1.5, -f32::MIN_POSITIVE, -0.0, 0.0, 1e-40, f32::INFINITY]);
         keep_order(&[f64::NEG_INFINITY, -1e300, -1.0, -0.0, 0.0, 5e-324, 1.0, f64::INFINITY]);
+    }
+
+    #[test]
+    fn bytes_of_one_length_are_read_as_such() {
+        let store = crate::btree::BTree::in_memory().unwrap();
+        let mut transaction = store.write().unwrap();
+        let mut table = transaction.main();
+        let mut typed = table.typed::<[u8; 4]>().unwrap();
+        typed.insert(b"left", b"1").unwrap();
+        typed.insert(b"bend", b"2").unwrap();
+        let keys = typed.read().iter().map(|pair| pair.unwrap().0);
+        assert!(keys.eq([*b"bend", *b"left"]));
+        table.insert(b"longer", b"3").unwrap();
+        let typed = table.read().typed::<[u8; 4]>().unwrap();
+        assert_eq!(typed.get(b"left").unwrap(), Some(&b"1"[..]));
+        let error = typed.last().unwrap_err().to_string();
+        assert!(error.contains("longer or shorter"), "{error}");
     }
 
     #[test]

@@ -8,6 +8,8 @@ use super::source::Names;
 use super::table::{Pair, Table};
 use super::table_mut::TableMut;
 use crate::{Error, Result};
+use std::borrow::Borrow;
+use std::iter::FusedIterator;
 use std::marker::PhantomData;
 use std::ops::{Bound, RangeBounds};
 
@@ -17,6 +19,14 @@ pub struct Typed<'t, K: ?Sized> {
     table: Table<'t>,
     keys: PhantomData<fn(&K)>,
 }
+
+impl<K: ?Sized> Clone for Typed<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized> Copy for Typed<'_, K> {}
 
 /// A key and its value.
 pub type TypedPair<'t, K> = (<K as Key>::Owned, &'t [u8]);
@@ -73,6 +83,9 @@ pub(super) fn key_of<K: Key + ?Sized>(key: &[u8]) -> Result<K::Owned> {
 fn no_key<K: Key + ?Sized>(key: &[u8]) -> Error {
     let (key, name) = (key.escape_ascii(), K::NAME);
     match KeyType::named(name) {
+        KeyType::Binary => Error::invalid(format!(
+            "a key, \"{key}\", that is longer or shorter than the keys that the table was to be read by"
+        )),
         // Whoever puts keys in by their bytes need not know the type, so that any bytes may be there.
         KeyType::Other(_) => Error::invalid(format!(
             "a key, \"{key}\", that is none of type {name}, which the table's keys have: it was put in by its bytes"
@@ -136,6 +149,18 @@ impl<'t, K: Key + ?Sized> Typed<'t, K> {
     {
         let (start, end) = bytes_of(&keys);
         self.table.count_range(as_bounds(&start, &end))
+    }
+
+    /// About how many they are; see [`Table::estimate_range`].
+    ///
+    /// # Errors
+    /// As [`Typed::get`].
+    pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k K>) -> Result<u64>
+    where
+        K: 'k,
+    {
+        let (start, end) = bytes_of(&keys);
+        self.table.estimate_range(as_bounds(&start, &end))
     }
 
     /// How many records there are.
@@ -259,6 +284,13 @@ where
     }
 }
 
+impl<K, V, R> FusedIterator for TypedPairs<K, R>
+where
+    K: Key + ?Sized,
+    R: FusedIterator<Item = Result<(Vec<u8>, V)>> + Names,
+{
+}
+
 /// A table to change by keys of type `K`; from [`TableMut::typed`].
 #[derive(Debug)]
 pub struct TypedMut<'t, 'c, K: ?Sized> {
@@ -321,6 +353,48 @@ impl<'t, 'c, K: Key + ?Sized> TypedMut<'t, 'c, K> {
     /// As [`TableMut::insert`].
     pub fn insert_if_absent(&mut self, key: &K, value: &[u8]) -> Result<bool> {
         key.with_bytes(|key| self.table.insert_if_absent(key, value))
+    }
+
+    /// In a table whose records are numbered: puts a value under the next number; see [`TableMut::append`].
+    ///
+    /// # Errors
+    /// As [`TableMut::append`].
+    pub fn append(&mut self, value: &[u8]) -> Result<u64> {
+        self.table.append(value)
+    }
+
+    /// Fills an empty table with records that come in the order of their keys; see [`TableMut::bulk_load`].
+    ///
+    /// ```
+    /// use credenza::btree::{BTree, TableOptions};
+    /// let store = BTree::in_memory()?;
+    /// let mut transaction = store.write()?;
+    /// transaction.create_table_with("squares", &TableOptions::of_keys::<u32>())?;
+    /// let mut table = transaction.table("squares")?.expect("it was just made");
+    /// table.typed::<u32>()?.bulk_load((0..1000).map(|i| Ok((i * i, "a square"))))?;
+    /// assert_eq!(table.read().typed::<u32>()?.before(&50)?.map(|(key, _)| key), Some(49));
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`TableMut::bulk_load`].
+    pub fn bulk_load<Q: Borrow<K>, V: AsRef<[u8]>>(
+        &mut self,
+        records: impl IntoIterator<Item = Result<(Q, V)>>,
+    ) -> Result<u64> {
+        let records = records.into_iter();
+        self.table.bulk_load(records.map(|record| {
+            let (key, value) = record?;
+            Ok((key.borrow().to_bytes(), value))
+        }))
+    }
+
+    /// Takes all records out.
+    ///
+    /// # Errors
+    /// As [`TableMut::insert`].
+    pub fn clear(&mut self) -> Result<()> {
+        self.table.clear()
     }
 
     /// Takes a key out; whether it was there.
