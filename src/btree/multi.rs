@@ -12,6 +12,7 @@ use crate::observe::{Recorder, Walk, counted};
 use crate::stats::{Done, Operation};
 use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
+use std::iter::FusedIterator;
 use std::ops::{Bound, RangeBounds};
 
 /// A table whose keys may have several values, to read, as it is in a snapshot, or in a transaction at
@@ -389,6 +390,8 @@ impl<'t> Iterator for MultiRange<'t> {
     }
 }
 
+impl FusedIterator for MultiRange<'_> {}
+
 impl DoubleEndedIterator for MultiRange<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {
         let found = self.raw.next_back()?;
@@ -407,6 +410,8 @@ impl<'t> Iterator for Values<'t> {
         Some(self.0.next()?.map(|(_, value)| value))
     }
 }
+
+impl FusedIterator for Values<'_> {}
 
 impl DoubleEndedIterator for Values<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {

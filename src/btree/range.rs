@@ -5,6 +5,7 @@ use super::source::Names;
 use super::table::{Cursor, Pair, Table};
 use crate::observe::Walk;
 use crate::{Error, Result};
+use std::iter::FusedIterator;
 use std::ops::Bound;
 
 /// The first key behind all that begin with these bytes; `None` if there is none. It is the prefix
@@ -113,6 +114,8 @@ impl<'t> Iterator for Range<'t> {
         self.give(step)
     }
 }
+
+impl FusedIterator for Range<'_> {}
 
 impl DoubleEndedIterator for Range<'_> {
     fn next_back(&mut self) -> Option<Self::Item> {

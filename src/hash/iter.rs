@@ -7,6 +7,7 @@ use crate::observe::Walk;
 use crate::os::file::copy_of;
 use crate::stats::Moved;
 use std::collections::VecDeque;
+use std::iter::FusedIterator;
 
 /// The records of a store, each copied; see [`Hash::iter`].
 #[derive(Debug)]
@@ -72,6 +73,8 @@ impl Iterator for Iter<'_> {
         }
     }
 }
+
+impl FusedIterator for Iter<'_> {}
 
 impl<'s> IntoIterator for &'s Hash {
     type Item = Result<(Vec<u8>, Vec<u8>)>;
