@@ -122,6 +122,22 @@ fn writer<S: Waiting>(path: &Path) -> Forked {
     process
 }
 
+/// A thread that writes until `f` returns, and has begun to.
+fn writing_thread<S: Waiting>(
+    store: S,
+    f: impl FnOnce() + Send + 'static,
+) -> thread::JoinHandle<()> {
+    let (begun, has_begun) = channel();
+    let thread = thread::spawn(move || {
+        store.while_writing(|| {
+            begun.send(()).unwrap();
+            f();
+        });
+    });
+    has_begun.recv().unwrap();
+    thread
+}
+
 fn another_process_is_given_up<S: Waiting>() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
@@ -171,16 +187,8 @@ fn another_thread_is_waited_for<S: Waiting>() {
     let path = folder.path().join("store");
     let store = S::open(&path, Some(SHORT));
     let patient = S::open(&path, Some(LONG));
-    let (begun, has_begun) = channel();
     let (end, ends) = channel::<()>();
-    let writer = store.clone();
-    let thread = thread::spawn(move || {
-        writer.while_writing(|| {
-            begun.send(()).unwrap();
-            ends.recv().unwrap();
-        });
-    });
-    has_begun.recv().unwrap();
+    let thread = writing_thread(store.clone(), move || ends.recv().unwrap());
     let error = store.put(b"key", b"value").unwrap_err();
     assert_eq!(busy(&error).1, Some(std::process::id()));
     assert!(error.to_string().contains("another thread of this process"), "{error}");
@@ -291,14 +299,7 @@ fn who_only_reads_is_not_refused() {
     let store = <BTree as Waiting>::open(&path, Some(Duration::ZERO));
     store.insert(b"key", b"value").unwrap();
     let writer = <BTree as Waiting>::open(&path, None);
-    let (begun, has_begun) = channel();
-    let thread = thread::spawn(move || {
-        writer.while_writing(|| {
-            begun.send(()).unwrap();
-            thread::sleep(SHORT);
-        });
-    });
-    has_begun.recv().unwrap();
+    let thread = writing_thread(writer, || thread::sleep(SHORT));
     let snapshots: Vec<_> = (0..100).map(|_| store.read().unwrap()).collect();
     assert!(snapshots.iter().all(|snapshot| snapshot.main().len() == 1));
     thread.join().unwrap();

@@ -1,8 +1,8 @@
 //! The hash engine: a mutable store of many processes, safe against their death at any moment.
 //!
-//! [`Hash`](struct@Hash) is the store: keys and values are bytes, one value a key. Any number of threads and processes may have it open, and
-//! change it: each call is a change of its own, a [`Batch`] or a [`Transaction`] makes several of them one. Handles are cheap to
-//! clone.
+//! [`Hash`](struct@Hash) is the store: keys and values are bytes, one value a key. Any number of threads and processes may
+//! have it open, and change it: each call is a change of its own, a [`Batch`] or a [`Transaction`] makes several of them one.
+//! Handles are cheap to clone.
 //!
 //! ```
 //! use credenza::hash::{Batch, Hash};

@@ -35,8 +35,7 @@ pub fn refuse_dash(store: &Path) -> Result<()> {
 /// who is started by some programs that give him nothing. A shell opens it to read.
 pub fn check_given() -> Result<()> {
     let null = std::fs::metadata("/dev/null").map(|meta| meta.rdev());
-    let stdin = io::stdin();
-    let Ok(own) = stdin.as_fd().try_clone_to_owned().map(File::from) else { return Ok(()) };
+    let Ok(own) = own_stdin() else { return Ok(()) };
     let is_null = own.metadata().is_ok_and(|meta| null.is_ok_and(|null| meta.rdev() == null));
     let mode = fcntl(&own, FcntlArg::F_GETFL).map(|flags| flags & OFlag::O_ACCMODE.bits());
     if is_null && mode == Ok(OFlag::O_RDWR.bits()) {
@@ -45,6 +44,11 @@ pub fn check_given() -> Result<()> {
         return Err(Error::invalid(what).at(name_of(Path::new("-"))));
     }
     Ok(())
+}
+
+/// Standard input as a file.
+fn own_stdin() -> io::Result<File> {
+    io::stdin().as_fd().try_clone_to_owned().map(File::from)
 }
 
 /// An opened input that may hold anything.
@@ -271,7 +275,7 @@ pub fn total_bytes(paths: &[PathBuf]) -> Option<u64> {
 /// Whether records may be waited for: not all inputs are regular files.
 pub fn may_wait(paths: &[PathBuf]) -> bool {
     let is_regular = |path: &PathBuf| match is_dash(path) {
-        true => io::stdin().as_fd().try_clone_to_owned().and_then(|fd| File::from(fd).metadata()),
+        true => own_stdin().and_then(|file| file.metadata()),
         false => std::fs::metadata(path),
     };
     !paths.iter().all(|path| is_regular(path).is_ok_and(|meta| meta.is_file()))
