@@ -312,7 +312,7 @@ fn whoever_waits_for_a_change_is_told_of_what_the_dead_made() {
 
 /// It waited for the lock, with which a batch is entered, and so for whoever had that next.
 #[test]
-fn a_lookup_waits_for_a_batch_and_not_for_the_transaction_after_it() {
+fn a_lookup_waits_neither_for_a_batch_nor_for_the_transaction_after_it() {
     let folder = tempfile::tempdir().unwrap();
     let store = Hash::create(folder.path().join("store")).unwrap();
     store.insert(&7u32.to_le_bytes(), b"x").unwrap();

@@ -78,6 +78,8 @@ fn lookups_find_whole_values_beside_a_writer() {
 fn who_saw_of_a_batch_sees_all_of_it() {
     in_many_orders(|round| {
         let (_folder, [store, other]) = store(round);
+        let coming = |number: u64| format!("of batch {number}").into_bytes();
+        store.insert(&coming(0), b"").unwrap();
         let reader = thread::spawn(move || {
             let mut last = 0;
             for _ in 0..10 {
@@ -86,6 +88,16 @@ fn who_saw_of_a_batch_sees_all_of_it() {
                     assert!(now >= last, "key {key} of batch {now} after {last}");
                     last = now;
                 }
+                assert_eq!(other.len().unwrap(), others_of(round) + KEYS + 1);
+                let names: Vec<_> = (0..KEYS).map(name).collect();
+                let mut all = Vec::new();
+                let add = |i, found: Option<&[u8]>| all.push(version(i as u64, found.unwrap()));
+                other.get_many(&names, add).unwrap();
+                assert!(
+                    all[0] >= last && all.iter().all(|now| *now == all[0]),
+                    "{all:?} after {last}"
+                );
+                last = all[0];
             }
         });
         for number in 1..8 {
@@ -93,6 +105,7 @@ fn who_saw_of_a_batch_sees_all_of_it() {
             for key in 0..KEYS {
                 batch.insert(&name(key), &value(key, number));
             }
+            batch.remove(&coming(number - 1)).insert(&coming(number), b"");
             store.batch(&batch).unwrap();
         }
         reader.join().unwrap();

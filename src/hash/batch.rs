@@ -97,13 +97,14 @@ fn make_changes<'a>(
 }
 
 impl Hash {
-    /// Makes the changes of a batch, in its order. Who looks something up waits while they are entered in the index, some 0.2 us
-    /// for each: where that matters, make smaller ones of a large batch.
+    /// Makes the changes of a batch, in its order. While they are entered in the index, some 0.2 us for each, who looks something up
+    /// reads all of the batch for it, a few nanoseconds for each of its changes: where that matters, make smaller ones of a
+    /// large batch. Nobody waits.
     ///
     /// # Errors
     /// As [`Hash::insert`], of which all changes together are not to be over the limit of the store: nothing
-    /// changed. Only if the disk is full for the index but not for the data, what was begun is
-    /// finished by the next writer who finds room. Or waiting for the disk failed, with
+    /// changed. Only if the disk is full for the index but not for the data, everybody sees the
+    /// changes, and the next writer who finds room has the index know them. Or waiting for the disk failed, with
     /// [`Durability::Sync`](crate::Durability::Sync): the changes are there, but may not be durable.
     pub fn batch(&self, batch: &Batch) -> Result<()> {
         let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));

@@ -318,6 +318,8 @@ pub(crate) const INDEX_HEADER: u64 = 640;
 pub(crate) mod words {
     /// Where the directory is and how deep, whether a batch is being applied, and whether puts wait.
     pub(crate) const STATE: u64 = 64;
+    /// Where the batch is that is being applied, and which one it is: see [`super::super::entering`].
+    pub(crate) const BATCH: u64 = 72;
     pub(crate) const COUNT: u64 = 128;
     pub(crate) const LIVE: u64 = 136;
     /// The end of the log; up to where the index knows it; the segment it is in.

@@ -8,6 +8,7 @@
 //!
 //! Nothing read from the file is trusted: what leads outside is damage.
 
+use super::entering::{Changes, value_of};
 use super::format::{INDEX_HEADER, IndexHeader, words};
 use super::page::{
     LINE, OVERFLOW, Page, address_of, candidates, moved_to, overflows, place_of, tag_of,
@@ -17,6 +18,7 @@ use crate::keyhash::KeyHash;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
+use std::collections::HashSet;
 use std::sync::atomic::AtomicBool;
 
 /// Lookups that wait for memory at the same time.
@@ -92,6 +94,11 @@ impl State {
     #[inline(always)]
     pub(crate) fn is_busy(self) -> bool {
         self.0 & State::BUSY != 0
+    }
+
+    /// How many batches were entered.
+    pub(super) fn batches(self) -> u64 {
+        (self.0 & State::BATCHES) / State::ONE_BATCH
     }
 
     /// Whether puts wait in the ring: what the pages say is not the newest.
@@ -322,18 +329,25 @@ impl Index {
         state: State,
         place: u64,
     ) -> Result<Option<(u64, &'h [u8])>> {
-        if !state.is_pending() {
+        if state.is_settled() {
             return self.find_in_page(data, held, key, state, place);
         }
-        // The ring first: what leaves it is in the page by then; perhaps in a page of a larger
+        // The ring, or the batch, first: what leaves it is in the page by then; perhaps in a page of a larger
         // directory than the one that there was.
-        match self.find_pending(data, held, key, place)? {
-            None => self.find_in_page(data, held, key, self.state(), place),
-            found => Ok(found),
+        if state.is_busy()
+            && let Some(change) = self.change_of(data, held, key, state)?
+        {
+            return Ok(value_of(&change));
         }
+        if state.is_pending()
+            && let Some(found) = self.find_pending(data, held, key, place)?
+        {
+            return Ok(Some(found));
+        }
+        self.find_in_page(data, held, key, self.state(), place)
     }
 
-    /// The same, whatever waits in the ring. As [`Index::probe`], written out: it is what most
+    /// The same, whatever the pages do not say yet. As [`Index::probe`], written out: it is what most
     /// programs do most.
     #[inline(always)]
     pub(crate) fn find_in_page<'h>(
@@ -361,7 +375,7 @@ impl Index {
     }
 
     /// The values of many keys and where their records are, whose waits for memory overlap; `None`
-    /// if a batch was entered meanwhile, so that they may be from before and after it.
+    /// if a batch was begun or entered meanwhile, so that they may be from before and after it.
     #[allow(clippy::type_complexity, reason = "what `find` gives, for each")]
     pub(crate) fn find_many<'h, K: AsRef<[u8]>>(
         &self,
@@ -371,6 +385,12 @@ impl Index {
         state: State,
     ) -> Result<Option<Vec<Option<(u64, &'h [u8])>>>> {
         let mut values = Vec::with_capacity(keys.len());
+        let changes = if state.is_busy() {
+            let wanted: HashSet<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+            self.changes(data, held, state, |_, change| wanted.contains(change.key))?
+        } else {
+            Changes::new()
+        };
         for batch in keys.chunks(BATCH) {
             let mut places = [0u64; BATCH];
             for (place, key) in places.iter_mut().zip(batch) {
@@ -387,6 +407,10 @@ impl Index {
             }
             for ((key, place), first) in batch.iter().zip(places).zip(first) {
                 let key = key.as_ref();
+                if let Some(change) = changes.get(key) {
+                    values.push(value_of(change));
+                    continue;
+                }
                 let value = match value_if_key(data, held, first, key) {
                     // The ring has something newer, perhaps.
                     Some(value) if !state.is_pending() => Some((first, value)),

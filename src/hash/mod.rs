@@ -38,13 +38,13 @@
 // garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //
 // Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-// `writer`, `removal`, `pending`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`, `compact`, `evict`,
-// `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
+// `writer`, `removal`, `pending`, `entering`, `count`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`,
+// `compact`, `evict`, `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
 // what users see: `options`, `handle`, `lease`, `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //
 // Invariants: the log is the truth, and what is in it never changes before its segment is
 // emptied; the index can be made again from it at any time. One writer at a time, by a lock that
-// survives the death of its holder; readers never wait but for a batch being entered.
+// survives the death of its holder; readers wait for nobody, unless all pins are taken.
 
 mod backup;
 mod batch;
@@ -53,8 +53,10 @@ mod check;
 mod clean;
 mod compact;
 mod core;
+mod count;
 mod counted;
 mod create;
+mod entering;
 mod evict;
 mod fill;
 mod find;

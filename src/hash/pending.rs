@@ -14,10 +14,10 @@
 //! [`Writer::settle`].
 
 use super::core::Core;
+use super::entering::Changes;
 use super::format::words;
 use super::index::{Index, State, find_in_line, not_a_record};
 use super::page::{address_of, candidates, slot};
-use super::reader::{ATTEMPTS, Unpinned, too_busy};
 use super::record::Kind;
 use super::view::{Holds, RecordView, key_and_room, record};
 use super::writer::{EMPTY_LINES, Writer, check_sizes};
@@ -35,7 +35,7 @@ const WORTH_WAITING: u64 = if cfg!(debug_assertions) { 0 } else { 4096 };
 const HALF: usize = RING / 2;
 /// The tag of a slot in the ring: the first bits of the place.
 const TAG_SHIFT: u32 = 64 - 23;
-/// After so many lookups that looked in the ring a reader settles what waits.
+/// After so many lookups that looked in the ring, or in a batch, a reader has what waits entered.
 const PATIENCE: u32 = 64;
 
 impl Index {
@@ -88,6 +88,23 @@ impl Index {
         Ok(waiting)
     }
 
+    /// The newest of what the pages may not say yet, of each key that is wanted: puts that wait, or changes of the batch that is
+    /// being entered.
+    pub(crate) fn newer<'h>(
+        &self,
+        data: &'h SharedMap,
+        held: &'h impl Holds,
+        state: State,
+        mut is_wanted: impl FnMut(u64, &RecordView<'h>) -> bool,
+    ) -> Result<Changes<'h>> {
+        if state.is_busy() {
+            return self.changes(data, held, state, is_wanted);
+        }
+        let waiting = self.pending(data, held, state)?.into_iter();
+        let wanted = waiting.filter(|(at, put)| is_wanted(*at, put));
+        Ok(wanted.map(|(at, put)| (put.key, (at, put))).collect())
+    }
+
     /// Asks for the records that a key's page may lead to.
     #[inline(always)]
     pub(crate) fn prefetch_records(&self, data: &SharedMap, place: u64) -> Result<()> {
@@ -101,64 +118,10 @@ impl Index {
 }
 
 impl Core {
-    /// The number of keys, and the bytes of their records.
-    pub(crate) fn counts(&self) -> Result<(u64, u64)> {
-        let known = |index: &Index| (index.load(words::COUNT), index.load(words::LIVE));
-        let (held, index) = self.index()?;
-        if index.state().is_settled() {
-            return Ok(known(index));
-        }
-        drop(held);
-        if self.data.is_writable() {
-            return Ok(known(self.writer()?.index));
-        }
-        for _ in 0..ATTEMPTS {
-            if let Some(counts) =
-                self.without_pin(|index, state| self.count_waiting(index, state))?
-            {
-                return Ok(counts);
-            }
-        }
-        Err(too_busy())
-    }
-
-    /// The number of keys and the bytes of their records, those that wait among them; `None` if a put was
-    /// entered meanwhile: it may have been counted twice, or not at all.
-    fn count_waiting(&self, index: &Index, state: State) -> Result<Option<(u64, u64)>> {
-        let applied = index.word(words::APPLIED).load(Ordering::Acquire);
-        let (mut count, mut live) = (index.load(words::COUNT), index.load(words::LIVE));
-        let (mut new, mut more, mut less) = (0, 0, 0u64);
-        for (at, waiting) in index.pending(&self.data, &Unpinned, state)? {
-            let place = index.place(waiting.key);
-            let state = index.state();
-            match index.find_in_page(&self.data, &Unpinned, waiting.key, state, place)? {
-                None => {
-                    new += 1;
-                    more += waiting.header.room();
-                }
-                // It is being entered, or was when its writer died.
-                Some((old, _)) if old == at => {
-                    if index.load(words::INTENT_AT) == at {
-                        count = index.load(words::INTENT_COUNT);
-                        live = index.load(words::INTENT_LIVE);
-                    }
-                }
-                Some((old, _)) => {
-                    more += waiting.header.room();
-                    let old = record(&self.data, &Unpinned, old);
-                    less = less.saturating_add(old.map_or(0, |old| old.header.room()));
-                }
-            }
-        }
-        fence(Ordering::Acquire);
-        let counts = (count.saturating_add(new), live.saturating_add(more).saturating_sub(less));
-        Ok((index.load(words::APPLIED) == applied).then_some(counts))
-    }
-
-    /// Whether a reader that meets puts in the ring should settle them: not twice for one lookup of
+    /// Whether a reader that meets what the pages do not say should have it entered: not twice for one lookup of
     /// however many keys, for perhaps nobody can.
     #[inline(always)]
-    pub(crate) fn is_ring_due(&self, lookups: usize) -> bool {
+    pub(crate) fn is_settling_due(&self, lookups: usize) -> bool {
         let met = self.met_pending.load(Ordering::Relaxed);
         let is_due = met >= PATIENCE && self.data.is_writable();
         let met = if is_due { 0 } else { met.saturating_add(lookups as u32) };

@@ -1,7 +1,8 @@
 //! Looking keys up: no lock, and no copy as long as a value is held.
 //!
 //! A reader pins ([`super::pins`]), so that what it finds stays; takes the newest index; and finds.
-//! While a batch is being entered readers wait, so that nobody sees a part of it.
+//! What the pages do not say yet is looked for first: in the ring ([`super::pending`]), or in the batch that is being
+//! entered ([`super::entering`]).
 //!
 //! Where the file may not be written there can be no pin. Then values are copied, and what was found
 //! counts only if nothing was taken out of reach meanwhile; nor is the file cut, see
@@ -9,14 +10,15 @@
 //! who has that already looks as it is.
 
 use super::core::Core;
+use super::entering::value_of;
 use super::format::{session, words};
 use super::index::{Index, State, not_a_page, not_a_record};
 use super::iter::copies_of;
-use super::page::{Page, address_of, place_of};
+use super::page::{Page, address_of};
 use super::pins::{Pin, ValuePin, try_pin};
 use super::record::{Kind, RecordHeader};
 use super::view::{Holds, bytes, record};
-use crate::os::atomic::{Ordering, fence, pause};
+use crate::os::atomic::{Ordering, fence};
 use crate::os::file::copy_of;
 use crate::os::lock::is_own;
 use crate::os::memory::memory_bytes;
@@ -29,11 +31,9 @@ use std::time::Duration;
 
 /// How often a reader looks again that cannot pin.
 pub(super) const ATTEMPTS: u32 = 10_000;
-/// How often a reader looks whether a batch is done before it sleeps until it is.
-const SPINS: u32 = 200;
 /// How long whoever was woken for the lock may take to go on.
 const A_MOMENT: Duration = Duration::from_millis(100);
-/// So long a batch that is entered is waited for before it is looked whether it is over.
+/// So long a batch that nobody knows is waited for before it is looked whether it is over.
 const WAIT: Duration = Duration::from_millis(1);
 
 /// A value in the store's memory. As long as it lives the space that it is in is not reused: hold
@@ -89,20 +89,22 @@ const AHEAD: usize = 16;
 const LOOKS: u32 = 4;
 
 impl Core {
-    /// The newest index, and its state, when no batch is being entered; for so many lookups.
+    /// The newest index, and its state, when what its pages do not say is known; for so many lookups.
     #[inline(always)]
-    fn current(&self, lookups: usize) -> Option<(&Index, State)> {
+    pub(super) fn current(&self, lookups: usize) -> Option<(&Index, State)> {
         let index = self.newest.get();
         let state = index.state();
         if !self.is_newest(index) {
             return None;
         }
-        (state.is_settled() || self.is_current_unsettled(state, lookups)).then_some((index, state))
+        (state.is_settled() || self.is_current_unsettled(index, state, lookups))
+            .then_some((index, state))
     }
 
     #[inline(never)]
-    fn is_current_unsettled(&self, state: State, lookups: usize) -> bool {
-        !state.is_busy() && !self.is_ring_due(lookups)
+    fn is_current_unsettled(&self, index: &Index, state: State, lookups: usize) -> bool {
+        let is_known = !state.is_busy() || !index.is_over_soon() && index.entering(state).is_some();
+        is_known && !self.is_settling_due(lookups)
     }
 
     /// Sees to it that there will be a current index. Nothing may be pinned by the caller.
@@ -114,17 +116,13 @@ impl Core {
             drop(held);
             return self.attach();
         }
-        for _ in 0..SPINS {
-            let state = index.state();
-            if state.is_pending() && !state.is_busy() && self.data.is_writable() {
+        let state = index.state();
+        if !state.is_busy() || index.entering(state).is_some() {
+            if !state.is_settled() && self.data.is_writable() {
                 // If somebody is writing, or there is no room to, what waits is found where it is.
                 let _ = self.try_writer();
-                return Ok(());
             }
-            if !state.is_busy() {
-                return Ok(());
-            }
-            pause();
+            return Ok(());
         }
         if self.data.is_writable() {
             return self.await_batch();
@@ -143,8 +141,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whoever enters a batch has the lock, or is dead: then taking the lock finishes it. Or there is none, and the bit that
-    /// says so is damage. It is looked again soon: when it is over, who has the lock next may keep it, as for a transaction.
+    /// Whoever enters a batch that is not known has the lock, or is dead: then taking the lock finishes it. Or there is none, and
+    /// the bit that says so is damage. It is looked again soon: when it is over, who has the lock next may keep it, as for a transaction.
     fn await_batch(&self) -> Result<()> {
         let lock = self.writer_lock();
         match lock.lock_within(WAIT)? {
@@ -408,18 +406,20 @@ impl Core {
         from: u64,
         f: &mut impl FnMut(&[u8], &[u8]),
     ) -> Result<Option<u64>> {
-        // The ring first, and then the directory that there is by now, as for a lookup.
-        let mut waiting = index.pending(&self.data, held, state)?;
-        let state = index.state();
-        let page = index.page(state, from)?;
-        // No deeper than the directory: so there are no more pages than its entries.
-        let range = range_of(page, from).filter(|_| page.depth <= state.depth());
-        let (start, next) = range.ok_or_else(|| not_a_page(state))?;
-        // Of those that wait the ones that belong here, mostly none: every record is compared with them.
-        waiting.retain(|(_, newer)| {
-            let place = index.place(newer.key);
-            place >= from && next.is_none_or(|next| place < next)
-        });
+        // What the pages do not say first, and then the directory that there is by now, as for a lookup.
+        let (_, mut looked) = page_at(index, state, from)?;
+        let (newer, page, range) = loop {
+            let is_here = |range: Range, key| range.has(index.place(key));
+            let mut newer =
+                index.newer(&self.data, held, state, |_, new| is_here(looked, new.key))?;
+            let (page, range) = page_at(index, index.state(), from)?;
+            if range.last <= looked.last {
+                newer.retain(|key, _| is_here(range, key));
+                break (newer, page, range);
+            }
+            // Two halves are one page again, as a writer died.
+            looked = range;
+        };
         let (slots, are_at_once) = addresses(index, page)?;
         let mut given = HashSet::new();
         slots.iter().take(AHEAD).for_each(|at| self.data.prefetch(*at));
@@ -435,15 +435,19 @@ impl Core {
                 }
             };
             // A page that begins before: it was two when the one before it was given.
-            if (start == from || place_of(index.hash.hash(found.key)) >= from)
-                && waiting.iter().all(|(_, newer)| newer.key != found.key)
+            if (range.is_whole || range.has(index.place(found.key)))
+                && !newer.contains_key(found.key)
                 && (are_at_once || given.insert(found.key))
             {
                 f(found.key, found.value);
             }
         }
-        waiting.iter().for_each(|(_, found)| f(found.key, found.value));
-        Ok(next)
+        for (key, change) in &newer {
+            if let Some((_, value)) = value_of(change) {
+                f(key, value);
+            }
+        }
+        Ok(range.last.checked_add(1))
     }
 }
 
@@ -468,17 +472,31 @@ fn addresses(index: &Index, page: Page) -> Result<(Vec<u64>, bool)> {
     Ok((slots, false))
 }
 
-/// The places that a page holds: the first, and the first behind it if that is not the end.
-fn range_of(page: Page, place: u64) -> Option<(u64, Option<u64>)> {
-    if page.lines == 0 || page.depth > 40 {
-        return None;
+/// Places that a page holds, from one on.
+#[derive(Clone, Copy)]
+struct Range {
+    from: u64,
+    last: u64,
+    /// Whether that is all that it holds.
+    is_whole: bool,
+}
+
+impl Range {
+    fn has(&self, place: u64) -> bool {
+        (self.from..=self.last).contains(&place)
     }
-    if page.depth == 0 {
-        return Some((0, None));
+}
+
+/// The page that holds a place, and what it holds from there on. It is no deeper than the directory: so there are no
+/// more pages than entries of it.
+fn page_at(index: &Index, state: State, from: u64) -> Result<(Page, Range)> {
+    let page = index.page(state, from)?;
+    if page.lines == 0 || page.depth > state.depth().min(40) {
+        return Err(not_a_page(state));
     }
-    let shift = 64 - page.depth;
-    let start = place >> shift << shift;
-    Some((start, start.checked_add(1 << shift)))
+    let behind = u64::MAX >> page.depth;
+    let range = Range { from, last: from | behind, is_whole: from & behind == 0 };
+    Ok((page, range))
 }
 
 #[cfg(test)]
@@ -495,6 +513,7 @@ mod tests {
         let store = Hash::in_memory().unwrap();
         (0..40_u8).for_each(|i| store.insert(&[i], b"value").unwrap());
         let (core, index) = (store.core(), store.core().newest.get());
+        drop(core.writer().unwrap());
         let page = index.page(index.state(), 0).unwrap();
         let of_page = || (0..page.lines).flat_map(|line| index.line(page, line).unwrap());
         let taken = of_page().find(|slot| slot.load(Ordering::Relaxed) != 0).unwrap();

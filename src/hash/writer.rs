@@ -9,7 +9,7 @@
 //! 4. The slot, the counts, and the word that says up to where the index knows the log.
 //!
 //! [`Writer::finish_others`] does step 4 for a writer that died, by reading the records in between.
-//! Plain puts do steps 1 and 4 later, see [`super::pending`].
+//! Plain puts do steps 1 and 4 later, see [`super::pending`]; how readers see all of a batch in step 4, [`super::entering`].
 
 use super::core::Core;
 use super::find::From;
@@ -245,14 +245,6 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// Has readers wait no longer, if they do.
-    pub(crate) fn end_batch(&self) {
-        let state = self.index.state();
-        if state.is_busy() {
-            self.index.set_state(state.done());
-        }
-    }
-
     /// Gives the key the value, at once in the index; whether it had one.
     #[inline(always)]
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> Result<bool> {
@@ -398,13 +390,10 @@ impl<'c> Writer<'c> {
         self.index.store(words::INTENT_AT, 0);
         let written: u64 = changes.map(|change| change.record().room()).sum();
         let live = self.index.load(words::LIVE);
-        let state = self.index.state();
-        self.index.set_state(state.busy());
         self.publish(&cursor);
-        let done = self.finish_others();
-        // Also after an error: what could not be entered is entered by the next writer.
+        // After an error readers look into the batch until the next writer has entered it.
+        self.finish_others()?;
         self.end_batch();
-        done?;
         let all = live.saturating_add(written + header.room());
         self.made_garbage(all.saturating_sub(self.index.load(words::LIVE)));
         Ok(())
@@ -533,7 +522,11 @@ impl<'c> Writer<'c> {
             Kind::Put | Kind::Delete | Kind::Remove => {}
             Kind::Clear => return self.empty_index(),
             Kind::Evict => return self.enter_eviction(at),
-            Kind::Batch | Kind::End => return Ok(()),
+            Kind::Batch => {
+                self.begin_batch(at);
+                return Ok(());
+            }
+            Kind::End => return Ok(()),
         }
         let is_put = found.header.kind == Kind::Put;
         let key = self.core.key_of(self, found);
