@@ -8,7 +8,7 @@
 //!
 //! Nothing read from the file is trusted: what leads outside is damage.
 
-use super::entering::{Changes, value_of};
+use super::entering::value_of;
 use super::format::{INDEX_HEADER, IndexHeader, words};
 use super::page::{
     LINE, OVERFLOW, Page, address_of, candidates, moved_to, overflows, place_of, tag_of,
@@ -385,11 +385,11 @@ impl Index {
         state: State,
     ) -> Result<Option<Vec<Option<(u64, &'h [u8])>>>> {
         let mut values = Vec::with_capacity(keys.len());
-        let changes = if state.is_busy() {
+        let changed = if state.is_busy() {
             let wanted: HashSet<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-            self.changes(data, held, state, |_, change| wanted.contains(change.key))?
+            Some(self.changes(data, held, state, |_, change| wanted.contains(change.key))?)
         } else {
-            Changes::new()
+            None
         };
         for batch in keys.chunks(BATCH) {
             let mut places = [0u64; BATCH];
@@ -407,10 +407,6 @@ impl Index {
             }
             for ((key, place), first) in batch.iter().zip(places).zip(first) {
                 let key = key.as_ref();
-                if let Some(change) = changes.get(key) {
-                    values.push(value_of(change));
-                    continue;
-                }
                 let value = match value_if_key(data, held, first, key) {
                     // The ring has something newer, perhaps.
                     Some(value) if !state.is_pending() => Some((first, value)),
@@ -418,6 +414,11 @@ impl Index {
                     _ => self.find(data, held, key, state, place)?,
                 };
                 values.push(value);
+            }
+        }
+        if let Some(changed) = changed {
+            for (value, key) in values.iter_mut().zip(keys) {
+                *value = changed.get(key.as_ref()).map_or(*value, value_of);
             }
         }
         Ok(self.state().is_of_same_batch(state).then_some(values))
