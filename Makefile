@@ -85,7 +85,7 @@ rivals: # installs what is missing, where it may; never fails
 
 test: check ## everything that a change must pass
 	cargo test --workspace --locked
-	cargo run --quiet --locked --example constant
+	for example in constant hash btree; do cargo run --quiet --locked --example $$example; done
 	cargo run --quiet --locked --example from_cdb
 
 check: ## formatting, lints, documents, licences; no tests

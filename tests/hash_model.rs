@@ -7,11 +7,60 @@ mod common;
 
 use common::{Rng, rounds, seed};
 use credenza::Scan;
-use credenza::hash::{Batch, Hash};
+use credenza::hash::{Batch, Hash, Transaction};
 use std::collections::BTreeMap;
 use std::path::Path;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// One of the changes that there are in a transaction, by number.
+fn in_transaction(
+    which: u64,
+    transaction: &mut Transaction<'_>,
+    model: &mut Model,
+    key: Vec<u8>,
+    value: Vec<u8>,
+) {
+    let old = model.get(&key).cloned();
+    match which {
+        0 => {
+            transaction.insert(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        1 => {
+            transaction.remove(&key).unwrap();
+            model.remove(&key);
+        }
+        2 => {
+            let is_new = transaction.insert_if_absent(&key, &value).unwrap();
+            assert_eq!(is_new, old.is_none());
+            model.entry(key).or_insert(value);
+        }
+        3 => {
+            let all = [old.unwrap_or_default(), value.clone()].concat();
+            assert_eq!(transaction.append(&key, &value).unwrap(), all.len() as u64);
+            model.insert(key, all);
+        }
+        4 => {
+            let by = value.len() as i64 - 20;
+            let number = |value: &Vec<u8>| std::str::from_utf8(value).ok()?.parse::<i64>().ok();
+            match old.as_ref().map_or(Some(0), number) {
+                None => assert!(transaction.increment(&key, by).is_err()),
+                Some(old) => {
+                    assert_eq!(transaction.increment(&key, by).unwrap(), old + by);
+                    model.insert(key, (old + by).to_string().into_bytes());
+                }
+            }
+        }
+        _ => {
+            let turned = |old: Option<&[u8]>| old.map(|old| old.iter().rev().copied().collect());
+            assert_eq!(transaction.update(&key, turned).unwrap(), old.is_some());
+            if let Some(old) = turned(old.as_deref()) {
+                model.insert(key, old);
+            }
+        }
+    }
+}
 
 #[test]
 fn random_operations_do_what_a_map_does() {
@@ -141,15 +190,14 @@ fn step(rng: &mut Rng, store: &Hash, model: &mut Model, keys: u64, largest: u64)
         }
         18 => {
             let mut transaction = store.transaction().unwrap();
-            let value = value_of(rng, largest);
-            let other = key_of(rng, keys);
-            transaction.insert(&key, &value).unwrap();
-            assert_eq!(transaction.get(&key).unwrap(), Some(&value[..]));
-            transaction.remove(&other).unwrap();
-            assert_eq!(transaction.get(&other).unwrap(), None);
             let mut after = model.clone();
-            after.insert(key, value);
-            after.remove(&other);
+            for _ in 0..1 + rng.below(6) {
+                let (key, value) = (key_of(rng, keys), value_of(rng, largest));
+                let (is_there, found) = (after.contains_key(&key), after.get(&key));
+                assert_eq!(transaction.contains_key(&key).unwrap(), is_there);
+                assert_eq!(transaction.get(&key).unwrap(), found.map(|v| &v[..]));
+                in_transaction(rng.below(6), &mut transaction, &mut after, key, value);
+            }
             let mut scanned = Vec::new();
             let keep = |key: &[u8], value: &[u8]| {
                 scanned.push((key.to_vec(), value.to_vec()));

@@ -5,9 +5,9 @@
 //! at the clock where it is timed. It is counted when it has let go of every lock and pin of its own, so
 //! that a callback may use the store.
 
-use super::batch::Transaction;
 use super::handle::Hash;
 use super::reader::Value;
+use super::transaction::Transaction;
 use super::writer::Writer;
 use crate::durability::Durability;
 use crate::observe::{self, Recorder, Walk};

@@ -375,17 +375,7 @@ impl Hash {
     /// [`Hash::insert`].
     pub fn increment(&self, key: &[u8], by: i64) -> Result<i64> {
         self.write_counted(key, |writer| {
-            let old = match writer.get(key)? {
-                None => 0,
-                Some(value) => {
-                    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
-                    number.ok_or_else(|| {
-                        Error::invalid("the value is no decimal number of 64 bits")
-                    })?
-                }
-            };
-            let sum: i64 = i64::checked_add(old, by)
-                .ok_or_else(|| Error::invalid(format!("{old} + {by} is beyond 64 bits")))?;
+            let sum = sum(writer.get(key)?, by)?;
             let digits = sum.to_string();
             writer.put(key, digits.as_bytes())?;
             Ok((sum, Some(key.len() + digits.len())))
@@ -544,6 +534,18 @@ impl Hash {
         }
         Ok(())
     }
+}
+
+/// The number that a value is, 0 if there is none, and `by`.
+pub(super) fn sum(value: Option<&[u8]>, by: i64) -> Result<i64> {
+    let number = |value| std::str::from_utf8(value).ok()?.parse().ok();
+    let old: i64 = match value {
+        None => 0,
+        Some(value) => number(value)
+            .ok_or_else(|| Error::invalid("the value is no decimal number of 64 bits"))?,
+    };
+    let is_beyond = || Error::invalid(format!("{old} + {by} is beyond 64 bits"));
+    old.checked_add(by).ok_or_else(is_beyond)
 }
 
 impl<'c> Writer<'c> {

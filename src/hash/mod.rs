@@ -40,7 +40,7 @@
 // Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
 // `writer`, `removal`, `pending`, `entering`, `count`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`,
 // `compact`, `evict`, `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
-// what users see: `options`, `handle`, `lease`, `counted`, `batch`, `iter`, `watch`, `verify`, `backup`, `stats`.
+// what users see: `options`, `handle`, `lease`, `counted`, `batch`, `transaction`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //
 // Invariants: the log is the truth, and what is in it never changes before its segment is
 // emptied; the index can be made again from it at any time. One writer at a time, by a lock that
@@ -81,6 +81,7 @@ mod reuse;
 mod scan;
 mod stats;
 mod sync;
+mod transaction;
 mod verify;
 mod view;
 mod watch;
@@ -88,7 +89,7 @@ mod writer;
 
 pub use crate::durability::Durability;
 pub use backup::{Recovered, recover};
-pub use batch::{Batch, Transaction};
+pub use batch::Batch;
 #[allow(unused_imports, reason = "the builder of stores and others use them")]
 pub(crate) use format::INDEX_FILE;
 pub use handle::Hash;
@@ -98,6 +99,7 @@ pub use options::OpenOptions;
 pub use pins::Reader;
 pub use reader::Value;
 pub use stats::Stats;
+pub use transaction::Transaction;
 #[allow(unused_imports, reason = "the builder of stores uses it")]
 pub(crate) use writer::check_sizes;
 
