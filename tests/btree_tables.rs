@@ -406,6 +406,46 @@ fn transactions_within_transactions_are_undone_alone() {
 }
 
 /// A savepoint is itself alone: no later one, and none of another transaction, is taken for it.
+/// As the transaction left each of them: changed, made, renamed, gone, or gone back.
+#[test]
+fn tables_of_a_transaction_are_read_together() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    for name in ["kept", "renamed", "deleted", "changed"] {
+        transaction.create_table(name).unwrap().insert(b"name", name.as_bytes()).unwrap();
+    }
+    transaction.commit().unwrap();
+    let mut transaction = store.write().unwrap();
+    transaction.main().insert(b"key", b"main").unwrap();
+    transaction.table("changed").unwrap().unwrap().insert(b"name", b"new").unwrap();
+    transaction.rename_table("renamed", "other").unwrap();
+    transaction.delete_table("deleted").unwrap();
+    let several = TableOptions::of_keys::<u64>().duplicates(Duplicates::Sorted);
+    transaction.create_table_with("several", &several).unwrap();
+    let mut table = transaction.multi_table("several").unwrap().unwrap();
+    for i in 0..3u8 {
+        table.insert(&7u64.to_bytes(), &[i]).unwrap();
+    }
+    let savepoint = transaction.savepoint();
+    transaction.table("kept").unwrap().unwrap().clear().unwrap();
+    assert!(transaction.read_table("kept").unwrap().unwrap().is_empty());
+    transaction.rollback_to(savepoint).unwrap();
+
+    let main = transaction.read_main();
+    let read = |name| transaction.read_table(name).unwrap();
+    let tables = ["kept", "other", "changed"].map(|name| read(name).unwrap());
+    let found = tables.map(|table| table.get(b"name").unwrap().unwrap());
+    assert_eq!(found, [&b"kept"[..], b"renamed", b"new"]);
+    assert_eq!(main.get(b"key").unwrap(), Some(&b"main"[..]));
+    assert!(read("renamed").is_none() && read("deleted").is_none() && read("none").is_none());
+    let several = transaction.read_multi_table("several").unwrap().unwrap();
+    let several = several.typed::<u64>().unwrap();
+    assert_eq!(several.count(&7).unwrap(), 3);
+    assert!(transaction.read_table("several").is_err());
+    assert!(transaction.read_multi_table("kept").is_err());
+    assert_eq!(transaction.tables().unwrap(), ["changed", "kept", "other", "several"]);
+}
+
 #[test]
 fn a_savepoint_that_was_given_up_is_none() {
     let store = BTree::in_memory().unwrap();

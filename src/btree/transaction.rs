@@ -7,6 +7,7 @@ use super::format::{MAX_NAME, Tree};
 use super::handle::BTree;
 use super::key::KeyType;
 use super::kind::{self, Kind, TableOptions};
+use super::multi::MultiTable;
 use super::multi_mut::MultiTableMut;
 use super::opened::{Open, Opened};
 use super::source::{OfStore, Source};
@@ -114,6 +115,64 @@ impl<'s> Transaction<'s> {
         let kind = Kind::of(&self.open().get(i).tree)?;
         kind.check_duplicates(name, true)?;
         Ok(Some(MultiTableMut::new(self.opened(i), kind)))
+    }
+
+    /// The table without a name, as it is now, to read in it and in others at the same time.
+    pub fn read_main(&self) -> Table<'_> {
+        Table::new(&self.source, self.main, "").counted_by(self.recorder)
+    }
+
+    /// The table of this name, as it is now, to read in it and in others at the same time; `None` if there is none.
+    ///
+    /// ```
+    /// # use credenza::btree::BTree;
+    /// # let store = BTree::in_memory()?;
+    /// let mut transaction = store.write()?;
+    /// transaction.create_table("prices")?.insert(b"tea", b"3")?;
+    /// transaction.create_table("orders")?.insert(b"1", b"tea")?;
+    /// let prices = transaction.read_table("prices")?.expect("it was just made");
+    /// let orders = transaction.read_table("orders")?.expect("it was just made");
+    /// for order in orders.iter() {
+    ///     let (_, what) = order?;
+    ///     assert_eq!(prices.get(&what)?, Some(&b"3"[..]));
+    /// }
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Transaction::table`].
+    pub fn read_table(&self, name: &str) -> Result<Option<Table<'_>>> {
+        let Some((table, kind)) = self.found(name)? else { return Ok(None) };
+        kind.check_duplicates(name, false)?;
+        Ok(Some(table))
+    }
+
+    /// The table of this name, whose keys may have several values, as it is now, to read in it and in others at the same time;
+    /// `None` if there is none.
+    ///
+    /// # Errors
+    /// As [`Transaction::multi_table`].
+    pub fn read_multi_table(&self, name: &str) -> Result<Option<MultiTable<'_>>> {
+        let Some((table, kind)) = self.found(name)? else { return Ok(None) };
+        kind.check_duplicates(name, true)?;
+        Ok(Some(MultiTable::new(table, kind)))
+    }
+
+    /// A table as this transaction left it, looked up before or not.
+    fn found(&self, name: &str) -> Result<Option<(Table<'_>, Kind)>> {
+        let opened = self.open.as_ref().and_then(|open| Some(open.get(open.find(name)?)));
+        let (tree, key_name) = match opened {
+            Some(Open { tree, key_name, .. }) => (*tree, &**key_name),
+            None => {
+                match tree::get(&self.source, &self.catalog, name.as_bytes()).of(self.core())? {
+                    Some(bytes) => kind::decode(name, bytes).of(self.core())?,
+                    None => return Ok(None),
+                }
+            }
+        };
+        let recorder = self.recorder.map(|recorder| recorder.of_table(name));
+        let table = Table::new(&self.source, tree, key_name).counted_by(recorder);
+        Ok(Some((table, Kind::of(&tree)?)))
     }
 
     fn open(&mut self) -> &mut Opened {
