@@ -19,6 +19,7 @@ mod duplicates;
 mod exit;
 mod folder;
 mod input;
+mod interrupt;
 mod json;
 mod keys;
 mod output;

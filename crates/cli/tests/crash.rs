@@ -5,6 +5,7 @@ use common::*;
 use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 /// Kills a load at random points of its input, and after it, and looks at what is left.
 #[test]
@@ -52,6 +53,43 @@ fn a_killed_load_leaves_the_old_store_or_the_new_one() {
                 std::fs::remove_file(folder.path(&name)).expect("it can be removed");
             }
             std::fs::write(&store, &old).expect("the old store is put back");
+        }
+    }
+}
+
+/// Hash and btree stores are made under a name, which a signal that ends the program, and not a kill, takes with it.
+#[test]
+fn a_load_that_is_interrupted_leaves_nothing() {
+    for (kind, last) in [("hash", ".tmp-index"), ("btree", ".tmp")] {
+        for (signal, is_ignored) in [("INT", false), ("TERM", false), ("HUP", false), ("HUP", true)]
+        {
+            let folder = Folder::new();
+            let ignoring = if is_ignored { "trap '' HUP; " } else { "" };
+            let script = format!("{ignoring}exec \"$1\" load \"$2\" --to {kind} --from tsv");
+            let mut child = Command::new("sh")
+                .args(["-c", &script, "sh"])
+                .args([program(), folder.path("store").into()])
+                .stdin(Stdio::piped())
+                .stderr(Stdio::null())
+                .spawn()
+                .expect("a shell starts");
+            let mut stdin = child.stdin.take().expect("its input");
+            stdin.write_all(b"key\tvalue\n").expect("it reads");
+            while !folder.names().iter().any(|name| name.ends_with(last)) {
+                std::thread::yield_now();
+            }
+            let kill = Command::new("kill").args(["-s", signal, &child.id().to_string()]).status();
+            assert!(kill.expect("kill starts").success());
+            if is_ignored {
+                std::thread::sleep(Duration::from_millis(100));
+                drop(stdin);
+                assert!(child.wait().expect("it ends").success(), "{kind}: it was to go on");
+                run(&["get", &folder.path("store"), "key"]).expect(0);
+            } else {
+                let ended = child.wait().expect("it ends");
+                assert_eq!(ended.code(), None, "{kind}, {signal}: ended by the signal");
+                assert_eq!(folder.names(), Vec::<String>::new(), "{kind}, {signal}");
+            }
         }
     }
 }

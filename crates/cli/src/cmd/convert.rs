@@ -7,6 +7,7 @@ use crate::cmd::{dump, load};
 use crate::databases;
 use crate::exit::Status;
 use crate::input;
+use crate::interrupt::leave_nothing_of;
 use crate::output::Output;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
@@ -232,6 +233,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
     match args.to {
         Form::Store(kind) => {
             input::refuse_dash(&args.target)?;
+            leave_nothing_of(&args.target);
             let bar = Arc::new(Bar::new(quiet));
             let replaced = source.replaced(&args.target, &args.source)?;
             let count = store(&source, kind, args, &bar, quiet)?;

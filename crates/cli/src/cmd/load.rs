@@ -4,6 +4,7 @@ use crate::args::{BuildArgs, TableArgs, WriteArgs, exit_status, format_parser};
 use crate::duplicates::{Filter, Policy};
 use crate::exit::Status;
 use crate::input::Refusal;
+use crate::interrupt::leave_nothing_of;
 use crate::progress::Bar;
 use crate::replaced::check_is_store;
 use crate::target::{Kind, Target};
@@ -111,6 +112,7 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
                     'credenza table create' make one";
         return Err(Error::invalid(what).at(&args.store));
     }
+    leave_nothing_of(&args.store);
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let filter = Filter::new(policy, target, &args.store);

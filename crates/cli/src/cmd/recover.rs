@@ -2,6 +2,7 @@
 
 use crate::args::exit_status;
 use crate::exit::{self, Status};
+use crate::interrupt::leave_nothing_of;
 use crate::private::as_private_as;
 use crate::progress::Bar;
 use crate::{input, json, output, way};
@@ -99,6 +100,7 @@ fn tell(
 
 fn hash_store(args: &Recover, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.target);
+    leave_nothing_of(&args.target);
     let bar = Bar::new(quiet);
     let progress = bar.of_bytes("recovering");
     let found = way::noting(&args.target, || hash::recover(&args.store, &args.target, progress))?;
@@ -125,6 +127,7 @@ fn hash_store(args: &Recover, quiet: bool) -> Result<Status> {
 
 fn btree_store(args: &Recover, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.target);
+    leave_nothing_of(&args.target);
     let bar = Bar::new(quiet);
     let progress = bar.of_bytes("recovering");
     let found = way::noting(&args.target, || btree::recover(&args.store, &args.target, progress))?;

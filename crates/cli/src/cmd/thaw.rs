@@ -5,6 +5,7 @@ use crate::cmd::create::Engine;
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::input;
+use crate::interrupt::leave_nothing_of;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::way;
@@ -56,6 +57,7 @@ pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
     let store = args.read.open_whole(&args.store, &args.table, quiet)?;
     store.note_other_tables(quiet)?;
     as_private_as(&args.store, &args.target);
+    leave_nothing_of(&args.target);
     let bar = Bar::new(quiet);
     bar.begin("thawing", Unit::Records, None);
     let progress = |done: u64, _| bar.count(done);
