@@ -94,8 +94,8 @@ pub(super) fn make_changes<'a>(
 
 impl Hash {
     /// Makes the changes of a batch, in its order. While they are entered in the index, some 0.2 us for each, who looks something up
-    /// reads all of the batch for it, a few nanoseconds for each of its changes: where that matters, make smaller ones of a
-    /// large batch. Nobody waits.
+    /// reads all of the batch for it, 10 to 40 ns for each of its changes: where that matters, make smaller ones of a large
+    /// batch. Nobody waits for it, but for [`Hash::len`], as long as it goes on.
     ///
     /// # Errors
     /// As [`Hash::insert`], of which all changes together are not to be over the limit of the store: nothing

@@ -12,6 +12,7 @@ use super::format::{
     words,
 };
 use super::index::Index;
+use super::pending::LONG_PATIENCE;
 use super::pins;
 use super::writer::Writer;
 use crate::keyhash;
@@ -63,7 +64,7 @@ pub(crate) struct Core {
     moves: u32,
     /// Transactions that are neither committed nor dropped.
     pub transactions: AtomicU64,
-    /// Lookups that met puts waiting in the ring.
+    /// Lookups that met what the pages do not say, and what is taken for as many.
     pub met_pending: AtomicU32,
     /// What the user says of records to be dropped.
     pub worth: Option<Worth>,
@@ -229,7 +230,7 @@ impl Core {
             pid: own_pid(),
             moves: moves(),
             transactions,
-            met_pending: AtomicU32::new(0),
+            met_pending: AtomicU32::new(LONG_PATIENCE),
             kept: AtomicU64::new(0),
             waits: AtomicU32::new(0),
             worth: None,

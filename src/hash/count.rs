@@ -8,55 +8,72 @@
 use super::core::Core;
 use super::entering::after_end;
 use super::format::words;
-use super::index::{Index, State};
+use super::index::{Index, State, not_a_record};
+use super::newer::Newer;
 use super::reader::{ATTEMPTS, Unpinned, too_busy};
 use super::record::Kind;
 use super::view::{Holds, record};
+use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::{Ordering, fence};
+use std::time::Duration;
 
-/// How often it is looked for a moment when nothing is entered, before the lock is waited for.
-const TRIES: u32 = 4;
+/// For how long nothing is entered by who stands still.
+const WAIT: Duration = Duration::from_millis(1);
 
 impl Core {
     /// The number of keys, and the bytes of their records.
     pub(crate) fn counts(&self) -> Result<(u64, u64)> {
         let known = |index: &Index| (index.load(words::COUNT), index.load(words::LIVE));
-        let (held, index) = self.index()?;
-        let (state, counts) = (index.state(), known(index));
-        fence(Ordering::Acquire);
-        if state.is_settled() && index.state() == state {
-            return Ok(counts);
-        }
-        drop(held);
-        if !self.data.is_writable() {
-            for _ in 0..ATTEMPTS {
-                let counted =
-                    self.without_pin(|index, state| self.count_waiting(index, &Unpinned, state));
-                if let Some(counts) = counted? {
-                    return Ok(counts);
-                }
+        let mut seen = None;
+        for _ in 0..ATTEMPTS {
+            let (held, index) = self.index()?;
+            let (state, counts) = (index.state(), known(index));
+            fence(Ordering::Acquire);
+            if state.is_settled() && index.state() == state {
+                return Ok(counts);
             }
-            return Err(too_busy());
-        }
-        // Who writes, or died, is waited for only if there is no moment when he enters nothing.
-        for _ in 0..TRIES {
-            if let Ok(Some(writer)) = self.try_writer() {
+            let now = Some((index.header.id, index.load(words::APPLIED)));
+            drop(held);
+            // Who enters a batch is soon done, unless he stands still: to count what is left takes longer.
+            let is_going_on = state.is_busy() && seen != now;
+            seen = now;
+            if let Some(writer) = self.writer_soon(if is_going_on { WAIT } else { Duration::ZERO })
+            {
                 return Ok(known(writer.index));
             }
-            if let Some(pin) = self.pin()
-                && let Some((index, state)) = self.current(1)
-                && let Some(counts) = self.count_waiting(index, &pin, state)?
-            {
+            if !is_going_on && let Some(counts) = self.count_what_waits()? {
                 return Ok(counts);
             }
         }
-        Ok(known(self.writer()?.index))
+        if self.data.is_writable() { Ok(known(self.writer()?.index)) } else { Err(too_busy()) }
     }
 
-    /// The number of keys and the bytes of their records, those among them that the pages do not say yet; `None` if one was
-    /// entered meanwhile: it may have been counted twice, or not at all.
-    fn count_waiting(
+    /// Who may write, if nobody else does for so long.
+    fn writer_soon(&self, limit: Duration) -> Option<Writer<'_>> {
+        if !self.data.is_writable() {
+            std::thread::sleep(limit);
+            return None;
+        }
+        let lock = self.writer_lock();
+        let got = if limit.is_zero() { lock.try_lock() } else { lock.lock_within(limit) };
+        // On a full disk what waits cannot be entered, but counted.
+        self.writer_with(lock, got.ok()??).and_then(Writer::settled).ok()
+    }
+
+    /// The number of keys and the bytes of their records; `None` if something was entered meanwhile.
+    fn count_what_waits(&self) -> Result<Option<(u64, u64)>> {
+        if !self.data.is_writable() {
+            return self.without_pin(|index, state| self.count_in(index, &Unpinned, state));
+        }
+        match (self.pin(), self.current(1)) {
+            (Some(pin), Some((index, state))) => self.count_in(index, &pin, state),
+            _ => Ok(None),
+        }
+    }
+
+    /// The same in this index and this state.
+    fn count_in(
         &self,
         index: &Index,
         held: &impl Holds,
@@ -65,40 +82,40 @@ impl Core {
         let applied = index.word(words::APPLIED).load(Ordering::Acquire);
         let load = |words: [u64; 2]| words.map(|word| index.load(word));
         let [mut count, mut live] = load([words::COUNT, words::LIVE]);
-        // The next to be entered, if that was begun: what the counts are after it was noted before.
-        let next = match record(&self.data, held, applied) {
-            Some(end) if end.header.kind == Kind::End => after_end(&self.data, applied),
-            _ => applied,
-        };
         let intent_at = index.word(words::INTENT_AT).load(Ordering::Acquire);
-        let mut begun = None;
-        let newer = index.newer(&self.data, held, state, |at, change| {
-            begun = if at == next && at == intent_at { Some(*change) } else { begun };
-            true
-        })?;
         let entered = |key: &[u8]| {
             let found = index.find_in_page(&self.data, held, key, index.state(), index.place(key));
             found.map(|found| found.map(|(at, _)| at))
         };
-        // It may be entered at any moment: that is looked at once.
-        let begun = begun.map(|change| Ok((change, entered(change.key)?))).transpose()?;
-        if let Some((change, found)) = &begun
-            && *found == (change.header.kind == Kind::Put).then_some(next)
-        {
-            [count, live] = load([words::INTENT_COUNT, words::INTENT_LIVE]);
+        let look = |at| record(&self.data, held, at).ok_or_else(|| not_a_record(at));
+        let newer = Newer::of(index, &self.data, held, state)?;
+        // The next to be entered, if that was begun: what the counts are after it was noted before. It may be entered at any
+        // moment: that is looked at once.
+        let next = match look(applied) {
+            Ok(end) if end.header.kind == Kind::End => after_end(&self.data, applied),
+            _ => applied,
+        };
+        let mut begun = None;
+        if next == intent_at && applied != index.load(words::TAIL) {
+            let change = look(next)?;
+            let found = entered(change.key)?;
+            if found == (change.header.kind == Kind::Put).then_some(next) {
+                [count, live] = load([words::INTENT_COUNT, words::INTENT_LIVE]);
+            }
+            begun = Some((change.key, found));
         }
-        for (key, (at, change)) in &newer {
-            let found = match &begun {
-                Some((begun, found)) if begun.key == *key => *found,
-                _ => entered(key)?,
+        for at in newer.all().addresses() {
+            let change = look(at)?;
+            let found = match begun {
+                Some((key, found)) if key == change.key => found,
+                _ => entered(change.key)?,
             };
-            if found == Some(*at) {
+            if found == Some(at) {
                 continue;
             }
             if let Some(old) = found {
-                let old = record(&self.data, held, old);
                 count = count.wrapping_sub(1);
-                live = live.wrapping_sub(old.map_or(0, |old| old.header.room()));
+                live = live.wrapping_sub(look(old)?.header.room());
             }
             if change.header.kind == Kind::Put {
                 count = count.wrapping_add(1);

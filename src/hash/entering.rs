@@ -49,22 +49,31 @@ impl Index {
         (state.is_busy() && at != 0 && state.batch_at(at) == word).then_some(at)
     }
 
-    /// Whether a batch is over soon that is being entered.
-    pub(crate) fn is_over_soon(&self) -> bool {
-        (0..SPINS).any(|_| {
+    /// Whether the batch that is being entered in this state is over soon.
+    pub(crate) fn is_over_soon(&self, state: State) -> bool {
+        let is_over = || !self.state().is_of_same_batch(state);
+        // Not again, if somebody has waited for it.
+        if self.waited_for.load(Ordering::Relaxed) == state.batches() {
+            return is_over();
+        }
+        let is_over_soon = (0..SPINS).any(|_| {
             pause();
-            !self.state().is_busy()
-        })
+            is_over()
+        });
+        if !is_over_soon {
+            self.waited_for.store(state.batches(), Ordering::Relaxed);
+        }
+        is_over_soon
     }
 
     /// Gives the changes of the batch that is being entered in this state to `f`, the oldest first, and where the record of
     /// each is. None if that batch is over.
-    fn each_change<'h>(
+    pub(super) fn each_change<'h>(
         &self,
         data: &'h SharedMap,
         held: &'h impl Holds,
         state: State,
-        mut f: impl FnMut(u64, RecordView<'h>),
+        mut f: impl FnMut(u64, RecordView<'h>) -> Result<()>,
     ) -> Result<()> {
         let Some(start) = self.entering(state) else { return Ok(()) };
         let look = |at| match record(data, held, at) {
@@ -90,7 +99,7 @@ impl Index {
             at = match found.header.kind {
                 Kind::Put | Kind::Delete => {
                     left -= 1;
-                    f(at, found);
+                    f(at, found)?;
                     at + found.header.room()
                 }
                 Kind::End => after_end(data, at),
@@ -107,13 +116,14 @@ impl Index {
         data: &'h SharedMap,
         held: &'h impl Holds,
         state: State,
-        mut is_wanted: impl FnMut(u64, &RecordView<'h>) -> bool,
+        is_wanted: impl Fn(&[u8]) -> bool,
     ) -> Result<Changes<'h>> {
         let mut changes = Changes::new();
         self.each_change(data, held, state, |at, change| {
-            if is_wanted(at, &change) {
+            if is_wanted(change.key) {
                 changes.insert(change.key, (at, change));
             }
+            Ok(())
         })?;
         fence(Ordering::Acquire);
         Ok(changes)
@@ -133,6 +143,7 @@ impl Index {
             if change.key == key {
                 newest = Some((at, change));
             }
+            Ok(())
         })?;
         fence(Ordering::Acquire);
         Ok(newest)
@@ -239,6 +250,43 @@ mod tests {
         check(&store, &after, "entered");
         drop(writer);
         store.verify(|_, _| ()).unwrap();
+    }
+
+    /// As one who finds no room in the index leaves it, who holds nothing any more.
+    #[test]
+    fn a_batch_that_could_not_be_entered_is_no_damage() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let store = Hash::create(&path).unwrap();
+        (0..600).for_each(|i| store.insert(&key(i), b"old").unwrap());
+        let reader = Hash::options().read_only(true).open(&path).unwrap();
+        let writer = store.core().writer().unwrap();
+        let mut cursor = writer.cursor();
+        let header = RecordHeader { kind: Kind::Batch, key_len: 700, value_len: 0 };
+        writer.append_record(&mut cursor, header, &[], &[]).unwrap();
+        let mut middle = 0;
+        for i in 0..700 {
+            middle = if i == 300 { cursor.at } else { middle };
+            let (kind, value) =
+                if i % 7 == 0 { (Kind::Delete, &b""[..]) } else { (Kind::Put, &b"new"[..]) };
+            writer.append(&mut cursor, kind, &key(i), value).unwrap();
+        }
+        writer.publish(&cursor);
+        let (index, tail) = (writer.index, writer.index.load(words::TAIL));
+        index.store(words::TAIL, middle);
+        writer.finish_others().unwrap();
+        index.store(words::TAIL, tail);
+        drop(writer);
+        let late = Hash::options().read_only(true).open(&path).unwrap();
+        for reader in [&reader, &late] {
+            reader.verify(|_, _| ()).unwrap();
+            assert_eq!(reader.len().unwrap(), 600);
+            assert_eq!(reader.iter().count(), 600);
+            assert_eq!(reader.get(&key(650)).unwrap().as_deref(), Some(&b"new"[..]));
+        }
+        assert!(index.state().is_busy(), "nobody who may write has looked at it");
+        store.verify(|_, _| ()).unwrap();
+        assert!(!index.state().is_busy());
     }
 
     /// Of a batch that is over, or of one that is not begun, the word says nothing.

@@ -11,8 +11,9 @@ use super::format::words;
 use super::grow::is_skewed;
 use super::lease::LeasedValue;
 use super::options::OpenOptions;
+use super::pass::Pass;
 use super::pins::{self, Reader};
-use super::reader::{Hashed, Value};
+use super::reader::Value;
 use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
@@ -520,7 +521,7 @@ impl Hash {
     /// Every record, as [`Hash::iter`], not counted.
     pub(super) fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         self.core().expect_scan();
-        let (mut from, mut hashed) = (Some(0), Hashed::default());
+        let (mut from, mut pass) = (Some(0), Pass::default());
         while let Some(start) = from {
             let mut done = Ok(());
             let mut give = |key: &[u8], value: &[u8]| {
@@ -528,8 +529,7 @@ impl Hash {
                     done = f(key, value);
                 }
             };
-            from =
-                self.core().scan_page(start, &mut hashed, &mut give).map_err(|e| self.named(e))?;
+            from = self.core().scan_page(start, &mut pass, &mut give).map_err(|e| self.named(e))?;
             done?;
         }
         Ok(())

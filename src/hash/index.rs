@@ -57,6 +57,8 @@ pub(crate) struct Index {
     pub is_checked: AtomicBool,
     /// The epoch in which another was in its place; 0 as long as nobody has noted that.
     pub replaced: AtomicU64,
+    /// The number of the batch that was not over soon when somebody of this process waited for that.
+    pub waited_for: AtomicU64,
 }
 
 /// The state word: the directory's first line (32 bits), its depth (6), how many batches were
@@ -163,7 +165,8 @@ impl Index {
         let hash = KeyHash::new(header.hash_id, header.seed);
         let hash = hash.ok_or_else(|| damaged(8, "an unknown hash function"))?;
         let is_checked = AtomicBool::new(false);
-        Ok(Index { map, header, hash, is_checked, replaced: AtomicU64::new(0) })
+        let (replaced, waited_for) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Ok(Index { map, header, hash, is_checked, replaced, waited_for })
     }
 
     /// The place of a key.
@@ -387,7 +390,7 @@ impl Index {
         let mut values = Vec::with_capacity(keys.len());
         let changed = if state.is_busy() {
             let wanted: HashSet<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
-            Some(self.changes(data, held, state, |_, change| wanted.contains(change.key))?)
+            Some(self.changes(data, held, state, |key| wanted.contains(key))?)
         } else {
             None
         };
@@ -411,6 +414,8 @@ impl Index {
                     // The ring has something newer, perhaps.
                     Some(value) if !state.is_pending() => Some((first, value)),
                     None if first == 0 && !state.is_pending() => None,
+                    // What a batch makes of it is known.
+                    _ if state.is_busy() => self.find_in_page(data, held, key, state, place)?,
                     _ => self.find(data, held, key, state, place)?,
                 };
                 values.push(value);

@@ -1,7 +1,7 @@
 //! Every record, one after the other.
 
 use super::handle::Hash;
-use super::reader::Hashed;
+use super::pass::Pass;
 use crate::Result;
 use crate::observe::Walk;
 use crate::os::file::copy_of;
@@ -15,7 +15,7 @@ pub struct Iter<'s> {
     store: &'s Hash,
     /// Where the next page begins.
     from: Option<u64>,
-    hashed: Hashed,
+    pass: Pass,
     page: VecDeque<(Vec<u8>, Vec<u8>)>,
     /// What counts the records, if that is asked for.
     walk: Option<Walk<'s>>,
@@ -33,7 +33,7 @@ impl Hash {
         Iter {
             store: self,
             from: Some(0),
-            hashed: Hashed::default(),
+            pass: Pass::default(),
             page: VecDeque::new(),
             walk: self.walk(),
         }
@@ -56,7 +56,7 @@ impl Iterator for Iter<'_> {
                     kept = copies_of(key, value).map(|copies| page.push_back(copies));
                 }
             };
-            let read = self.store.core().scan_page(from, &mut self.hashed, &mut keep);
+            let read = self.store.core().scan_page(from, &mut self.pass, &mut keep);
             let read = read.and_then(|next| kept.map(|()| next));
             if let Some(walk) = &mut self.walk {
                 let mut moved = Moved::default();

@@ -38,7 +38,7 @@
 // garbage; writers move what is alive out of the oldest segment of the log, a little at a time.
 //
 // Reading order: `docs/format/hash.md`, `format`, `record`, `view`, `page`, `index`, `pins`, `reader`; then
-// `writer`, `removal`, `pending`, `entering`, `count`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`,
+// `writer`, `removal`, `pending`, `entering`, `newer`, `pass`, `count`, `log`, `grow`, `blocks`, `clean`, `reuse`, `reserve`, `haste`,
 // `compact`, `evict`, `sync`; then how a store is made, opened and repaired: `create`, `core`, `check`, `scan`, `rebuild`, `fill`; then
 // what users see: `options`, `handle`, `lease`, `counted`, `batch`, `transaction`, `iter`, `watch`, `verify`, `backup`, `stats`.
 //
@@ -68,8 +68,10 @@ mod index;
 mod iter;
 mod lease;
 mod log;
+mod newer;
 mod options;
 mod page;
+mod pass;
 mod pending;
 mod pins;
 mod reader;

@@ -14,7 +14,6 @@
 //! [`Writer::settle`].
 
 use super::core::Core;
-use super::entering::Changes;
 use super::format::words;
 use super::index::{Index, State, find_in_line, not_a_record};
 use super::page::{address_of, candidates, slot};
@@ -37,6 +36,8 @@ const HALF: usize = RING / 2;
 const TAG_SHIFT: u32 = 64 - 23;
 /// After so many lookups that looked in the ring, or in a batch, a reader has what waits entered.
 const PATIENCE: u32 = 64;
+/// So many more if that failed, as on a full disk.
+pub(super) const LONG_PATIENCE: u32 = 1 << 14;
 
 impl Index {
     #[inline(always)]
@@ -88,23 +89,6 @@ impl Index {
         Ok(waiting)
     }
 
-    /// The newest of what the pages may not say yet, of each key that is wanted: puts that wait, or changes of the batch that is
-    /// being entered.
-    pub(crate) fn newer<'h>(
-        &self,
-        data: &'h SharedMap,
-        held: &'h impl Holds,
-        state: State,
-        mut is_wanted: impl FnMut(u64, &RecordView<'h>) -> bool,
-    ) -> Result<Changes<'h>> {
-        if state.is_busy() {
-            return self.changes(data, held, state, is_wanted);
-        }
-        let waiting = self.pending(data, held, state)?.into_iter();
-        let wanted = waiting.filter(|(at, put)| is_wanted(*at, put));
-        Ok(wanted.map(|(at, put)| (put.key, (at, put))).collect())
-    }
-
     /// Asks for the records that a key's page may lead to.
     #[inline(always)]
     pub(crate) fn prefetch_records(&self, data: &SharedMap, place: u64) -> Result<()> {
@@ -123,8 +107,8 @@ impl Core {
     #[inline(always)]
     pub(crate) fn is_settling_due(&self, lookups: usize) -> bool {
         let met = self.met_pending.load(Ordering::Relaxed);
-        let is_due = met >= PATIENCE && self.data.is_writable();
-        let met = if is_due { 0 } else { met.saturating_add(lookups as u32) };
+        let is_due = met >= LONG_PATIENCE + PATIENCE && self.data.is_writable();
+        let met = if is_due { LONG_PATIENCE } else { met.saturating_add(lookups as u32) };
         self.met_pending.store(met, Ordering::Relaxed);
         is_due
     }
@@ -296,6 +280,7 @@ impl Writer<'_> {
 mod tests {
     use super::RING;
     use crate::hash::Hash;
+    use crate::hash::pass::Pass;
     use crate::hash::pins::try_pin;
     use std::collections::VecDeque;
     use std::sync::mpsc;
@@ -332,7 +317,7 @@ mod tests {
                     given.push(value.to_vec());
                 }
             };
-            core.scan_page_of(index, state, &pin, place, &mut keep).unwrap();
+            core.scan_page_of(index, state, &pin, &mut Pass::default(), place, &mut keep).unwrap();
             assert_eq!(given, [value], "number {i}, scanned");
         }
     }

@@ -6,10 +6,12 @@
 use super::core::Core;
 use super::format::{HEADER_BYTES, Header, IndexHeader, words};
 use super::handle::Hash;
-use super::index::{Index, State, damaged};
+use super::index::{Index, State, damaged, not_a_record};
+use super::newer::Newer;
 use super::page::{OVERFLOW, address_of};
 use super::reader::{left_unfinished, too_busy};
 use super::rebuild::{Log, damaged_data};
+use super::record::Kind;
 use super::scan::{Place, Span};
 use super::view::{Holds, is_marked_dead, record};
 use super::writer::Writer;
@@ -18,6 +20,7 @@ use crate::magic::{COPY_END, check_copy};
 use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::file::read_head;
 use crate::os::shared::memory_file;
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
 /// How often a verification begins anew that cannot keep others from writing.
@@ -168,15 +171,21 @@ impl Writer<'_> {
     /// What is to be added to the index's counts, and which of its records do not count.
     fn waiting(&self, state: State) -> Result<Waiting> {
         let mut waiting = Waiting::default();
-        for (_, new) in self.index.pending(&self.core.data, self, state)? {
+        for at in Newer::of(self.index, &self.core.data, self, state)?.all().addresses() {
+            let new = record(&self.core.data, self, at).ok_or_else(|| not_a_record(at))?;
             let place = self.index.place(new.key);
-            waiting.bytes = waiting.bytes.wrapping_add(new.header.room());
-            match self.index.locate(&self.core.data, self, new.key, place)? {
-                None => waiting.records += 1,
-                Some(old) => {
-                    waiting.bytes = waiting.bytes.wrapping_sub(old.room);
-                    waiting.replaced.push(address_of(old.slot));
+            let old = self.index.locate(&self.core.data, self, new.key, place)?;
+            if let Some(old) = old {
+                if address_of(old.slot) == at {
+                    continue;
                 }
+                waiting.records = waiting.records.wrapping_sub(1);
+                waiting.bytes = waiting.bytes.wrapping_sub(old.room);
+                waiting.replaced.insert(address_of(old.slot));
+            }
+            if new.header.kind == Kind::Put {
+                waiting.records = waiting.records.wrapping_add(1);
+                waiting.bytes = waiting.bytes.wrapping_add(new.header.room());
             }
         }
         Ok(waiting)
@@ -206,12 +215,12 @@ impl Writer<'_> {
     }
 }
 
-/// What the puts in the ring change: records and bytes that come, and the records they replace.
+/// What waits in the ring, or in a batch, changes: records and bytes that come, and the records that go.
 #[derive(Default)]
 struct Waiting {
     records: u64,
     bytes: u64,
-    replaced: Vec<u64>,
+    replaced: HashSet<u64>,
 }
 
 #[cfg(test)]

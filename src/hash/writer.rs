@@ -160,11 +160,12 @@ impl<'c> Writer<'c> {
         Ok(())
     }
 
-    /// Whether the index knows all of the log, but for what waits in the ring.
+    /// Whether the index knows all of the log, but for what waits in the ring, and readers look for nothing in a batch.
     #[inline(always)]
     pub(super) fn is_whole(&self) -> bool {
-        self.index.load(words::APPLIED) == self.index.load(words::TAIL)
-            || self.index.state().is_pending()
+        let state = self.index.state();
+        let is_known = self.index.load(words::APPLIED) == self.index.load(words::TAIL);
+        is_known && !state.is_busy() || state.is_pending()
     }
 
     /// What is to be done before the first change, and after another writer failed.
@@ -443,23 +444,25 @@ impl<'c> Writer<'c> {
         let state = self.index.state().with_directory(directory + 1, 0);
         self.index.entry(state, 0)?.store(page.encode(), Ordering::Relaxed);
         self.index.set_state(state);
-        self.index.store(words::COUNT, 0);
-        self.index.store(words::LIVE, 0);
+        self.index.word(words::COUNT).store(0, Ordering::Release);
+        self.index.word(words::LIVE).store(0, Ordering::Release);
         self.sweep()
     }
 
     /// Notes what the counts will be when the record at `at` is entered.
     #[inline(always)]
     pub(crate) fn note_intent(&self, at: u64, count: u64, live: u64) {
-        self.index.store(words::INTENT_COUNT, count);
-        self.index.store(words::INTENT_LIVE, live);
+        // What is counted is seen to be of this record, or later, by who has not seen this record begun.
+        self.index.word(words::INTENT_COUNT).store(count, Ordering::Release);
+        self.index.word(words::INTENT_LIVE).store(live, Ordering::Release);
         self.index.word(words::INTENT_AT).store(at, Ordering::Release);
     }
 
     #[inline(always)]
     pub(crate) fn counted(&self, count: u64, live: u64, applied: u64) {
-        self.index.store(words::COUNT, count);
-        self.index.store(words::LIVE, live);
+        // Behind what has been begun, for who reads without the lock: see [`super::count`].
+        self.index.word(words::COUNT).store(count, Ordering::Release);
+        self.index.word(words::LIVE).store(live, Ordering::Release);
         self.index.word(words::APPLIED).store(applied, Ordering::Release);
     }
 
