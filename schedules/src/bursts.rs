@@ -4,7 +4,7 @@
 //! goes on. To draw the next thread anew at every step never comes to that, and PCT, which changes threads a few
 //! times in a run, rarely. Neither found faults that were made on purpose, and this does within 600 runs, or 3,000: a
 //! reader of the btree engine that does not look again whether its commit is the newest; a writer of the hash engine that
-//! looks at no pins; a lookup that does not wait for a batch.
+//! looks at no pins; a lookup that does not look through a batch.
 
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
