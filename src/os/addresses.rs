@@ -16,6 +16,7 @@ use crate::{Error, Result};
 use std::fs::File;
 use std::io;
 use std::ptr::{NonNull, null_mut};
+use std::time::{Duration, Instant};
 
 /// They are taken in whole numbers of these, which are whole pages of any size: only such can be given back.
 const PIECE: u64 = 1 << 20;
@@ -23,6 +24,10 @@ const PIECE: u64 = 1 << 20;
 const LEAST: u64 = 16 << 20;
 /// So many are left for everything else when a map takes more: where nothing is left programs end.
 const FOR_OTHERS: usize = 32 << 20;
+/// Who takes more may stand still for so long, on a machine that is busy, before he says how many there are; and how often that is
+/// looked at.
+const A_WHILE: Duration = Duration::from_secs(1);
+const A_MOMENT: Duration = Duration::from_micros(100);
 /// Where kernels put nothing of their own accord: so many bytes from there on.
 const FAR: u64 = 1 << 44;
 const FAR_BYTES: u64 = 1 << 45;
@@ -98,22 +103,36 @@ impl Addresses {
 
     #[cold]
     fn take_more(&self, end: u64) -> bool {
-        const LOOKS: u32 = 100;
         // No process has as many: a damaged word may ask for any number.
         const TOO_MANY: u64 = 1 << 47;
         if !self.is_shared || end > TOO_MANY {
             return false;
         }
-        // Others take more, too: who is told by the kernel that there is a map already looks how far it reaches.
-        (0..LOOKS).any(|_| {
+        // Others take more, too: where the kernel says that there is a map behind this one, it may be theirs, for this one, of
+        // which they are about to say how many there are.
+        let since = Instant::now();
+        loop {
             let len = self.len();
             let ends = [end + end / 8, end].map(|end| end.next_multiple_of(PIECE));
             if end <= len || ends.into_iter().any(|to| self.grow(len, to)) {
                 return true;
             }
-            std::thread::yield_now();
-            false
-        })
+            if self.len() == len && (!self.is_taken_from(len) || since.elapsed() > A_WHILE) {
+                return false;
+            }
+            std::thread::sleep(A_MOMENT);
+        }
+    }
+
+    /// Whether there is something behind so many of them.
+    fn is_taken_from(&self, len: u64) -> bool {
+        let mut is_in_memory = [0];
+        // SAFETY: the kernel is asked about one page, which is not touched, and answers with one byte.
+        let rc = unsafe {
+            let behind = self.base.as_ptr().wrapping_add(len as usize).cast();
+            libc::mincore(behind, 1, is_in_memory.as_mut_ptr())
+        };
+        rc == 0 || self.len() != len
     }
 
     /// Has `to` of them where there are `len`, if that leaves some for others; whether it has.
@@ -189,8 +208,8 @@ mod tests {
     const NEAR: u64 = FAR + (1 << 30);
 
     /// As where there is a limit, which would be all tests'.
-    fn few(file: &File) -> Addresses {
-        let base = map(file, libc::PROT_READ, libc::MAP_SHARED, NEAR, PIECE).unwrap();
+    fn few(file: &File, near: u64) -> Addresses {
+        let base = map(file, libc::PROT_READ, libc::MAP_SHARED, near, PIECE).unwrap();
         let len = AtomicU64::new(PIECE);
         Addresses { base, len, is_shared: true, _room: Room::taken(PIECE) }
     }
@@ -202,7 +221,7 @@ mod tests {
         file.set_len(LEN).unwrap();
         file.write_at(b"first", 0).unwrap();
         file.write_at(b"last!", LEN - 5).unwrap();
-        let addresses = few(&file);
+        let addresses = few(&file, NEAR);
         if addresses.base().addr().get() as u64 != NEAR {
             println!("skipped: the thread sanitizer has maps put elsewhere, close to others");
             return;
@@ -228,5 +247,25 @@ mod tests {
             assert!(!addresses.reach(too_many), "no process has so many");
         }
         assert_eq!(read(LEN - 5), b"last!");
+    }
+
+    /// What he has mapped is in the way of others, who were told that there are no more.
+    #[test]
+    fn who_takes_more_may_stand_still_before_he_says_so() {
+        let file = memory_file().unwrap();
+        file.set_len(4 * PIECE).unwrap();
+        let addresses = few(&file, 2 * NEAR);
+        let behind = 2 * NEAR + PIECE;
+        let others = map(&file, libc::PROT_READ, libc::MAP_SHARED, behind, PIECE).unwrap();
+        if others.addr().get() as u64 != behind {
+            println!("skipped: the thread sanitizer has maps put elsewhere");
+            return;
+        }
+        std::thread::scope(|scope| {
+            let more = scope.spawn(|| addresses.reach(2 * PIECE));
+            std::thread::sleep(Duration::from_millis(100));
+            unmap(others, PIECE);
+            assert!(more.join().unwrap());
+        });
     }
 }
