@@ -397,10 +397,10 @@ impl Hash {
         })
     }
 
-    /// The number of keys.
+    /// The number of keys. While somebody enters a batch it waits for that; if he stands still, what he has not entered is counted.
     ///
     /// # Errors
-    /// The index was replaced and cannot be read.
+    /// The index was replaced and cannot be read; or there is no memory for 24 bytes for each change of a batch.
     pub fn len(&self) -> Result<u64> {
         self.core().counts().map(|(count, _)| count).map_err(|e| self.named(e))
     }
