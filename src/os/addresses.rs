@@ -117,7 +117,9 @@ impl Addresses {
             if end <= len || ends.into_iter().any(|to| self.grow(len, to)) {
                 return true;
             }
-            if self.len() == len && (!self.is_taken_from(len) || since.elapsed() > A_WHILE) {
+            // Else too few are left, which somebody may be about to give back.
+            let patience = if self.is_taken_from(len) { A_WHILE } else { 20 * A_MOMENT };
+            if self.len() == len && since.elapsed() > patience {
                 return false;
             }
             std::thread::sleep(A_MOMENT);

@@ -12,8 +12,12 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Has a signal that ends this program remove what it has of `target` under another name.
+/// Has a signal that ends this program remove what it has of `target` under another name; not where addresses are limited,
+/// of which a thread takes 64 MiB for what it may allocate: the store needs them.
 pub fn leave_nothing_of(target: &Path) {
+    if are_addresses_limited() {
+        return;
+    }
     let ignored = ignored();
     let ending = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
     let signals: SigSet =
@@ -38,6 +42,13 @@ pub fn leave_nothing_of(target: &Path) {
     if removing.is_err() {
         let _ = signals.thread_unblock();
     }
+}
+
+/// Whether there is a limit on addresses, as `ulimit -v` sets it.
+fn are_addresses_limited() -> bool {
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"));
+    line.is_some_and(|line| !line.trim_start().starts_with("unlimited"))
 }
 
 /// The signals that this process was started to ignore, as by `nohup`: a bit each, the lowest for the first.
