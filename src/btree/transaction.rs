@@ -163,12 +163,10 @@ impl<'s> Transaction<'s> {
         let opened = self.open.as_ref().and_then(|open| Some(open.get(open.find(name)?)));
         let (tree, key_name) = match opened {
             Some(Open { tree, key_name, .. }) => (*tree, &**key_name),
-            None => {
-                match tree::get(&self.source, &self.catalog, name.as_bytes()).of(self.core())? {
-                    Some(bytes) => kind::decode(name, bytes).of(self.core())?,
-                    None => return Ok(None),
-                }
-            }
+            None => match self.in_catalog(name)? {
+                Some(found) => found,
+                None => return Ok(None),
+            },
         };
         let recorder = self.recorder.map(|recorder| recorder.of_table(name));
         let table = Table::new(&self.source, tree, key_name).counted_by(recorder);
@@ -196,15 +194,19 @@ impl<'s> Transaction<'s> {
         kind::options(tree, key_name).map(Some)
     }
 
+    /// What the catalog says of a table: its tree, and the name of its type of keys.
+    fn in_catalog(&self, name: &str) -> Result<Option<(Tree, &str)>> {
+        let core = self.source.core();
+        let found = tree::get(&self.source, &self.catalog, name.as_bytes()).of(core)?;
+        found.map(|bytes| kind::decode(name, bytes)).transpose().of(core)
+    }
+
     /// The number of a table among those that were looked up.
     fn find(&mut self, name: &str) -> Result<Option<usize>> {
         if let Some(i) = self.open.as_ref().and_then(|open| open.find(name)) {
             return Ok(Some(i));
         }
-        let core = self.source.core();
-        let found = tree::get(&self.source, &self.catalog, name.as_bytes()).of(core)?;
-        let Some(bytes) = found else { return Ok(None) };
-        let (tree, key_name) = kind::decode(name, bytes).of(core)?;
+        let Some((tree, key_name)) = self.in_catalog(name)? else { return Ok(None) };
         let opened = Open::new(name, key_name, tree);
         Ok(Some(self.open().add(opened)))
     }

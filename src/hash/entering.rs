@@ -11,9 +11,9 @@
 //! until the batch is entered, and then for readers.
 
 use super::format::{SEGMENT_HEADER, unit_place, words};
-use super::index::{Index, State, damaged, not_a_record};
+use super::index::{Index, State, damaged, record_at};
 use super::record::Kind;
-use super::view::{Holds, RecordView, record};
+use super::view::{Holds, RecordView};
 use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::{Ordering, fence, pause};
@@ -76,22 +76,15 @@ impl Index {
         mut f: impl FnMut(u64, RecordView<'h>) -> Result<()>,
     ) -> Result<()> {
         let Some(start) = self.entering(state) else { return Ok(()) };
-        let look = |at| match record(data, held, at) {
-            Some(found) => Ok(found),
-            None => {
-                data.refresh_len()?;
-                record(data, held, at).ok_or_else(|| not_a_record(at))
-            }
-        };
         let no_batch = |at| damaged(at, "what is said to be entered is no batch");
-        let header = look(start)?.header;
+        let header = record_at(data, held, start)?.header;
         if header.kind != Kind::Batch {
             return Err(no_batch(start));
         }
         let (mut left, mut walked) = (header.key_len, 0);
         let mut at = start + header.room();
         while left > 0 {
-            let found = look(at)?;
+            let found = record_at(data, held, at)?;
             walked += found.header.room();
             if walked > data.len() {
                 return Err(damaged(at, "the log leads in a circle"));
@@ -207,6 +200,33 @@ mod tests {
         assert_eq!(store.len().unwrap(), wanted.len() as u64, "{what}");
     }
 
+    type Change = (Vec<u8>, Option<Vec<u8>>);
+
+    /// Has the log end behind a batch of these changes, which is not entered; where each of them is, and where they end.
+    fn publish(writer: &Writer<'_>, changes: &[Change], before: impl FnOnce()) -> Vec<u64> {
+        let (mut cursor, mut steps) = (writer.cursor(), Vec::new());
+        let header =
+            RecordHeader { kind: Kind::Batch, key_len: changes.len() as u32, value_len: 0 };
+        writer.append_record(&mut cursor, header, &[], &[]).unwrap();
+        for (key, value) in changes {
+            steps.push(cursor.at);
+            let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
+            writer.append(&mut cursor, kind, key, value.as_deref().unwrap_or_default()).unwrap();
+        }
+        before();
+        writer.publish(&cursor);
+        steps.push(cursor.at);
+        steps
+    }
+
+    /// Enters what there is up to `step`, as if the log ended there for so long.
+    fn enter_up_to(writer: &Writer<'_>, step: u64) {
+        let tail = writer.index.load(words::TAIL);
+        writer.index.store(words::TAIL, step);
+        writer.finish_others().unwrap();
+        writer.index.store(words::TAIL, tail);
+    }
+
     /// A writer that stands still behind every one of its steps.
     #[test]
     fn readers_see_all_of_a_batch_wherever_its_writer_stands_still() {
@@ -217,33 +237,21 @@ mod tests {
             store.insert(&key(i), b"old").unwrap();
         }
         let writer = store.core().writer().unwrap();
-        let (index, mut after) = (writer.index, before.clone());
-        let (mut cursor, mut steps) = (writer.cursor(), Vec::new());
         // Some keys twice: put and taken out, taken out and put, and put again.
         let changes =
             (580..650).chain(560..600).map(|i| (key(i), (i % 3 != 0).then(|| vec![b'n'; 90])));
         let changes: Vec<_> = changes.chain([(key(580), None), (key(582), Some(vec![]))]).collect();
-        let header =
-            RecordHeader { kind: Kind::Batch, key_len: changes.len() as u32, value_len: 0 };
-        writer.append_record(&mut cursor, header, &[], &[]).unwrap();
-        for (key, value) in changes {
-            steps.push(cursor.at);
-            let kind = if value.is_some() { Kind::Put } else { Kind::Delete };
-            writer.append(&mut cursor, kind, &key, value.as_deref().unwrap_or_default()).unwrap();
+        let mut after = before.clone();
+        for (key, value) in changes.iter().cloned() {
             match value {
                 Some(value) => after.insert(key, value),
                 None => after.remove(&key),
             };
         }
-        check(&store, &before, "not published");
-        writer.publish(&cursor);
+        let steps = publish(&writer, &changes, || check(&store, &before, "not published"));
         check(&store, &before, "not begun");
-        let tail = index.load(words::TAIL);
-        steps.push(tail);
         for (i, step) in steps.into_iter().enumerate() {
-            index.store(words::TAIL, step);
-            writer.finish_others().unwrap();
-            index.store(words::TAIL, tail);
+            enter_up_to(&writer, step);
             check(&store, &after, &format!("after step {i}"));
         }
         writer.end_batch();
@@ -261,21 +269,10 @@ mod tests {
         (0..600).for_each(|i| store.insert(&key(i), b"old").unwrap());
         let reader = Hash::options().read_only(true).open(&path).unwrap();
         let writer = store.core().writer().unwrap();
-        let mut cursor = writer.cursor();
-        let header = RecordHeader { kind: Kind::Batch, key_len: 700, value_len: 0 };
-        writer.append_record(&mut cursor, header, &[], &[]).unwrap();
-        let mut middle = 0;
-        for i in 0..700 {
-            middle = if i == 300 { cursor.at } else { middle };
-            let (kind, value) =
-                if i % 7 == 0 { (Kind::Delete, &b""[..]) } else { (Kind::Put, &b"new"[..]) };
-            writer.append(&mut cursor, kind, &key(i), value).unwrap();
-        }
-        writer.publish(&cursor);
-        let (index, tail) = (writer.index, writer.index.load(words::TAIL));
-        index.store(words::TAIL, middle);
-        writer.finish_others().unwrap();
-        index.store(words::TAIL, tail);
+        let index = writer.index;
+        let change = |i| (key(i), (i % 7 != 0).then(|| b"new".to_vec()));
+        let steps = publish(&writer, &(0..700).map(change).collect::<Vec<_>>(), || ());
+        enter_up_to(&writer, steps[300]);
         drop(writer);
         let late = Hash::options().read_only(true).open(&path).unwrap();
         for reader in [&reader, &late] {

@@ -13,7 +13,7 @@ use super::format::{INDEX_HEADER, IndexHeader, words};
 use super::page::{
     LINE, OVERFLOW, Page, address_of, candidates, moved_to, overflows, place_of, tag_of,
 };
-use super::view::{Holds, record, room_if_key, value_if_key};
+use super::view::{Holds, RecordView, record, room_if_key, value_if_key};
 use crate::keyhash::KeyHash;
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::os::shared::SharedMap;
@@ -511,13 +511,31 @@ fn behind_end<'h>(
     at: u64,
     key: &[u8],
 ) -> Result<Option<&'h [u8]>> {
-    if record(data, held, at).is_none() {
-        data.refresh_len()?;
+    record_at(data, held, at)?;
+    Ok(value_if_key(data, held, at, key))
+}
+
+/// The record at `at`, also if others have made the file longer.
+#[inline(always)]
+pub(crate) fn record_at<'h>(
+    data: &'h SharedMap,
+    held: &'h impl Holds,
+    at: u64,
+) -> Result<RecordView<'h>> {
+    match record(data, held, at) {
+        Some(found) => Ok(found),
+        None => record_after_growth(data, held, at),
     }
-    if record(data, held, at).is_some() {
-        return Ok(value_if_key(data, held, at, key));
-    }
-    Err(not_a_record(at))
+}
+
+#[cold]
+fn record_after_growth<'h>(
+    data: &'h SharedMap,
+    held: &'h impl Holds,
+    at: u64,
+) -> Result<RecordView<'h>> {
+    data.refresh_len()?;
+    record(data, held, at).ok_or_else(|| not_a_record(at))
 }
 
 #[cold]

@@ -5,13 +5,13 @@
 
 use super::core::Core;
 use super::format::words;
-use super::index::{Index, State, not_a_page, not_a_record};
+use super::index::{Index, State, not_a_page, record_at};
 use super::iter::copies_of;
 use super::newer::Newer;
 use super::page::{Page, address_of};
 use super::reader::Unpinned;
 use super::record::Kind;
-use super::view::{Holds, record};
+use super::view::Holds;
 use crate::os::atomic::{Ordering, fence};
 use crate::os::memory::memory_bytes;
 use crate::{Error, Result};
@@ -148,13 +148,7 @@ impl Core {
             if let Some(next) = slots.get(i + AHEAD) {
                 self.data.prefetch(*next);
             }
-            let found = match record(&self.data, held, at) {
-                Some(found) => found,
-                None => {
-                    self.data.refresh_len()?;
-                    record(&self.data, held, at).ok_or_else(|| not_a_record(at))?
-                }
-            };
+            let found = record_at(&self.data, held, at)?;
             // A page that begins before: it was two when the one before it was given.
             let is_in = |place| (range.from..=range.last).contains(&place);
             if (range.is_whole || is_in(index.place(found.key)))
@@ -165,7 +159,7 @@ impl Core {
             }
         }
         for at in newer.addresses() {
-            let found = record(&self.data, held, at).ok_or_else(|| not_a_record(at))?;
+            let found = record_at(&self.data, held, at)?;
             if found.header.kind == Kind::Put {
                 f(found.key, found.value);
             }

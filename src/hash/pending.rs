@@ -15,10 +15,10 @@
 
 use super::core::Core;
 use super::format::words;
-use super::index::{Index, State, find_in_line, not_a_record};
+use super::index::{Index, State, find_in_line, not_a_record, record_at};
 use super::page::{address_of, candidates, slot};
 use super::record::Kind;
-use super::view::{Holds, RecordView, key_and_room, record};
+use super::view::{Holds, RecordView, key_and_room};
 use super::writer::{EMPTY_LINES, Writer, check_sizes};
 use crate::Result;
 use crate::os::atomic::{AtomicU64, Ordering, fence};
@@ -79,10 +79,7 @@ impl Index {
             if at == 0 {
                 continue;
             }
-            if record(data, held, at).is_none() {
-                data.refresh_len()?;
-            }
-            let found = record(data, held, at).ok_or_else(|| not_a_record(at))?;
+            let found = record_at(data, held, at)?;
             waiting.retain(|(_, other)| other.key != found.key);
             waiting.push((at, found));
         }
