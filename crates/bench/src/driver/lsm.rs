@@ -117,8 +117,13 @@ pub(super) fn compression(codec: Codec) -> c_int {
 /// What both have been told, in words.
 pub(super) fn tuning(shape: &Shape) -> String {
     let order = if shape.keys == KeyType::Custom { "a comparator, " } else { "" };
+    let checks = if shape.settings.checksums() == Some(true) {
+        "verify_checksums"
+    } else {
+        "no checksums of reads"
+    };
     format!(
-        "{order}write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, compression {}; \
+        "{order}{checks}, write buffer {} MiB, block cache {} MiB, bloom filter {FILTER_BITS} bits, compression {}; \
          build: batches of {BATCH}, then compact_range; removals look the key up before, which is marked",
         MEMORY_TABLE >> 20,
         cache_bytes(shape) >> 20,
@@ -212,8 +217,8 @@ impl Calls {
 /// Options of a store, with what lives as long as they; freed when dropped.
 pub(super) struct Settings<'d> {
     calls: &'d Calls,
-    /// Whether what is read is compared with checksums; `None` leaves it to the library.
-    checks_reads: Option<bool>,
+    /// Whether what is read is compared with checksums. By itself RocksDB does that, and LevelDB does not.
+    checks_reads: bool,
     pub(super) options: *mut Options,
     /// What frees a cache, filter or comparator that the options refer to, and its argument.
     pub(super) parts: Vec<(Free, *mut c_void)>,
@@ -242,7 +247,7 @@ impl<'d> Settings<'d> {
             };
             parts.push((calls.comparator_destroy, comparator));
         }
-        let checks_reads = shape.settings.checksums();
+        let checks_reads = shape.settings.checksums() == Some(true);
         Settings { calls, checks_reads, options, parts }
     }
 }
@@ -358,10 +363,9 @@ impl<'d> LsmStore<'d> {
         // SAFETY: no preconditions.
         let (reading, writing) =
             unsafe { ((calls.readoptions_create)(), (calls.writeoptions_create)()) };
-        if let Some(is_checked) = settings.checks_reads {
-            // SAFETY: the options are new.
-            unsafe { (calls.readoptions_set_verify_checksums)(reading, u8::from(is_checked)) };
-        }
+        let checks_reads = u8::from(settings.checks_reads);
+        // SAFETY: the options are new.
+        unsafe { (calls.readoptions_set_verify_checksums)(reading, checks_reads) };
         let (iter, settings, places) = (null_mut(), Some(settings), Places::default());
         let store = LsmStore {
             calls,
