@@ -417,12 +417,6 @@ impl Store for Reader {
 impl Store for Changer {
     const IS_ORDERED: bool = true;
     const SCANS_BACK: bool = true;
-    const PRELOADS: bool = true;
-
-    fn preload(&mut self, _: &Path) -> Result<()> {
-        self.store.get().preload()
-    }
-
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         if self.home.has_several() {

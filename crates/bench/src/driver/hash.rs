@@ -216,12 +216,6 @@ fn own_counters(store: &hash::Hash) -> Result<Vec<OwnCount>> {
 }
 
 impl Store for Changer {
-    const PRELOADS: bool = true;
-
-    fn preload(&mut self, _: &Path) -> Result<()> {
-        self.store.get().preload()
-    }
-
     #[inline]
     fn get(&mut self, key: &[u8], mut take: impl FnMut(&[u8])) -> Result<bool> {
         match &self.transaction {

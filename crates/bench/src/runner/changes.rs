@@ -294,9 +294,6 @@ impl<D: Driver> Round<'_, D> {
             }
             store = self.opened_for(class, true)?;
         }
-        if is_filled {
-            self.preload(&mut store)?;
-        }
         Ok(store)
     }
 
@@ -309,9 +306,7 @@ impl<D: Driver> Round<'_, D> {
         if self.spec.cold {
             self.evict()?;
         }
-        let mut store = driver.reopen(path, shape, false)?;
-        self.preload(&mut store)?;
-        Ok(store)
+        driver.reopen(path, shape, false)
     }
 
     /// Opens the store for changes of at least this class, new or where there is one.
@@ -386,7 +381,9 @@ impl<D: Driver> Round<'_, D> {
         let (meter, start) = (Meter::start(), Instant::now());
         store.close()?;
         let elapsed = start.elapsed();
-        sample.effort.closing += meter.stop(0).calls;
+        let closing = meter.stop(0);
+        sample.effort.closing += closing.calls;
+        sample.effort.closing_disk_written_bytes += closing.disk_written_bytes;
         sample.effort.closing_ns += u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
         let size = self.driver.size(&self.path)?;
         sample.file_bytes = sample.file_bytes.max(size.allocated);
