@@ -176,15 +176,22 @@ impl Sqlite {
         store.run(&format!("PRAGMA mmap_size={}", mapped_bytes(shape, is_reader)))?;
         match usage {
             Use::Read | Use::ReadBeside => {}
-            Use::ChangeBeside => store.run("PRAGMA journal_mode=WAL")?,
+            // Those who read beside it need the log.
+            Use::ChangeBeside if !shape.settings.recovery() => {
+                return Err(Error::invalid(
+                    "recovery=off: SQLite has no readers beside a writer without its log; leave it out of one of both",
+                ));
+            }
+            Use::ChangeBeside => {
+                store.run("PRAGMA journal_mode=WAL")?;
+                store.keep_log_short(shape)?;
+            }
             Use::Change | Use::ChangeEach | Use::ChangeDurably | Use::CommitTogether { .. } => {
                 let has_log = usage != Use::Change && shape.settings.recovery();
                 let journal = if has_log { "WAL" } else { "OFF" };
                 store.run(&format!("PRAGMA page_size={}", page_bytes(shape)))?;
                 store.run_in_turn(&format!("PRAGMA journal_mode={journal}"))?;
-                if shape.settings.flush() == Some(true) {
-                    store.run("PRAGMA wal_autocheckpoint=1")?;
-                }
+                store.keep_log_short(shape)?;
                 store.run("CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
             }
         }
@@ -353,6 +360,12 @@ impl SqliteStore<'_> {
         // that stays until the next call.
         let why = unsafe { CStr::from_ptr((self.api.sqlite3_errmsg)(self.db)) };
         refused(call, why.to_string_lossy())
+    }
+
+    /// Has changes go from the log to their place after each transaction, if that is asked for.
+    fn keep_log_short(&self, shape: &Shape) -> Result<()> {
+        let is_flushed = shape.settings.flush() == Some(true);
+        if is_flushed { self.run("PRAGMA wal_autocheckpoint=1") } else { Ok(()) }
     }
 
     fn run(&self, sql: &str) -> Result<()> {
