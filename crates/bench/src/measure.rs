@@ -173,6 +173,7 @@ impl Meter {
             written_bytes: io.written_bytes.saturating_sub(self.io.written_bytes),
             disk_read_bytes: io.disk_read_bytes.saturating_sub(self.io.disk_read_bytes),
             disk_written_bytes: io.disk_written_bytes.saturating_sub(self.io.disk_written_bytes),
+            closing_disk_written_bytes: 0,
             processor,
         }
     }

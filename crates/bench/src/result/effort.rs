@@ -37,6 +37,8 @@ pub struct Effort {
     pub disk_read_bytes: u64,
     /// See `disk_read_bytes`.
     pub disk_written_bytes: u64,
+    /// The same when a changed store was closed; 0 in reports from before there was this field.
+    pub closing_disk_written_bytes: u64,
     /// What the processor counted.
     pub processor: Processor,
 }
@@ -122,6 +124,7 @@ impl AddAssign for Effort {
         self.written_bytes += other.written_bytes;
         self.disk_read_bytes += other.disk_read_bytes;
         self.disk_written_bytes += other.disk_written_bytes;
+        self.closing_disk_written_bytes += other.closing_disk_written_bytes;
         self.processor += other.processor;
     }
 }

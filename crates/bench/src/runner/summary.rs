@@ -188,8 +188,8 @@ fn at_rate<'a>(
     })
 }
 
-/// Bytes written for each byte of a record stored, where every operation stores one. What is written
-/// to a map is seen by the kernel, and on a disk only: without it the calls must explain the files.
+/// Bytes written for each byte of a record stored, where every operation stores one. What is written to a map is seen by
+/// the kernel, on a disk only, and not of pages that wait for it already: unless what is seen explains the files, nobody knows.
 fn write_amplification(
     phase: Phase,
     first: &Sample,
@@ -201,12 +201,10 @@ fn write_amplification(
         matches!(phase, Build | Insert | InsertRandom | InsertEach | InsertSync | Reinsert);
     let files = effort.operations.checked_div(first.ops)?.saturating_mul(first.file_length);
     let by_calls = effort.calls.written_bytes + effort.closing.written_bytes;
-    let written = match effort.disk_written_bytes {
-        0 => Some(by_calls).filter(|bytes| *bytes >= files)?,
-        bytes => bytes.max(by_calls),
-    };
+    let written = by_calls.max(effort.disk_written_bytes + effort.closing_disk_written_bytes);
     let stored = record_bytes * effort.operations as f64;
-    (stores && written > 0 && stored > 0.0).then(|| written as f64 / stored)
+    let is_known = stores && written > 0 && written >= files && stored > 0.0;
+    is_known.then(|| written as f64 / stored)
 }
 
 /// What several readers, or those that commit or do a mix, did at once, each with its store and round.
@@ -425,4 +423,28 @@ pub(super) fn noise(results: &[PhaseResult], again: &[PhaseResult]) -> Option<No
     };
     let store = again.first()?.store.clone();
     Some(Noise { store, phases: again.iter().filter_map(phase).collect() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::Calls;
+
+    /// 100 records of 10 bytes in files of 2,000 bytes.
+    fn amplification(effort: Effort) -> Option<f64> {
+        let first = Sample { file_length: 2000, ..Sample::new(Phase::Insert, 100) };
+        write_amplification(Phase::Insert, &first, &Effort { operations: 100, ..effort }, 10.0)
+    }
+
+    #[test]
+    fn what_is_written_when_a_store_is_closed_counts() {
+        let effort = Effort { disk_written_bytes: 500, ..Effort::default() };
+        assert_eq!(amplification(effort), None, "a quarter of the file was seen");
+        let effort = Effort { closing_disk_written_bytes: 2500, ..effort };
+        assert_eq!(amplification(effort), Some(3.0));
+        let calls = Calls { written_bytes: 4000, ..Calls::default() };
+        assert_eq!(amplification(Effort { closing: calls, ..effort }), Some(4.0));
+        let calls = Calls { written_bytes: 1999, ..Calls::default() };
+        assert_eq!(amplification(Effort { calls, ..Effort::default() }), None);
+    }
 }
