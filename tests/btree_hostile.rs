@@ -324,7 +324,7 @@ fn links_that_meet_again_end_a_walk() {
     let at = COMMITS[word(&template, STATE) as usize % 2];
     let root = (word(&template, at + 24) & 0xff_ffff) as usize;
     assert_eq!(word(&template, at + 32), 2, "a root and its leaves");
-    for is_empty in [false, true] {
+    for leaf_has in ["all", "none", "two in no order"] {
         let mut bytes = template.clone();
         let length = bytes.len() / PAGE;
         let room =
@@ -334,8 +334,15 @@ fn links_that_meet_again_end_a_walk() {
         let links = (HEADS + 4 * room).next_multiple_of(8);
         let leaf = (word(&bytes, root * PAGE + links) & 0xff_ffff) as usize;
         assert!([1, 2].contains(&bytes[leaf * PAGE + 8]), "a leaf");
-        if is_empty {
-            bytes[leaf * PAGE + 10..leaf * PAGE + 12].fill(0);
+        match leaf_has {
+            "none" => bytes[leaf * PAGE + 10..leaf * PAGE + 12].fill(0),
+            "two in no order" => {
+                bytes[leaf * PAGE + 10..leaf * PAGE + 12].copy_from_slice(&[2, 0]);
+                let heads = leaf * PAGE + HEADS;
+                let (one, other) = bytes[heads..heads + 8].split_at_mut(4);
+                one.swap_with_slice(other);
+            }
+            _ => {}
         }
         let page = bytes[root * PAGE..(root + 1) * PAGE].to_vec();
         for level in 1..30u8 {
@@ -352,11 +359,16 @@ fn links_that_meet_again_end_a_walk() {
         let store = BTree::open(&path).unwrap();
         let snapshot = store.read().unwrap();
         let table = snapshot.main();
+        let first: Vec<_> =
+            table.iter().take(2).map_while(Result::ok).map(|(key, _)| key).collect();
+        assert_eq!(first.is_sorted(), leaf_has != "two in no order", "{first:?}");
         assert!(table.scan(|_, _| Ok(())).is_err(), "a scan");
         assert!(table.iter().any(|pair| pair.is_err()), "a walk");
         assert!(table.iter().rev().any(|pair| pair.is_err()), "a walk back");
         store.verify(|_, _| ()).unwrap_err();
         drop(snapshot);
+        let more = (0..1000).take_while(|_| store.compact(1 << 20).is_ok_and(|is_more| is_more));
+        assert!(more.count() < 1000, "a compaction");
         let mut transaction = store.write().unwrap();
         let _ = transaction.main().remove_range(..);
         let _ = transaction.main().clear();

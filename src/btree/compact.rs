@@ -43,6 +43,8 @@ pub(crate) struct Pass {
     pub(super) level: u64,
     /// The way to the next of them: the number of the link in each inner page, from the top.
     at: Vec<usize>,
+    /// How many of that level were looked for.
+    looked: u64,
     /// Of so many it is known that they need not be fewer.
     ahead: usize,
     /// No place is free before this one; nor, for so many pages in a row, before these.
@@ -120,6 +122,7 @@ impl Pass {
             table: At::Main,
             level: 0,
             at: Vec::new(),
+            looked: 0,
             ahead: 0,
             scan: 0,
             run_scan: BTreeMap::new(),
@@ -165,7 +168,7 @@ impl Pass {
     }
 
     fn begin_level(&mut self, level: u64) {
-        (self.level, self.ahead) = (level, 0);
+        (self.level, self.looked, self.ahead) = (level, 0, 0);
         self.at.clear();
     }
 
@@ -387,7 +390,9 @@ impl Writer<'_> {
     fn table_from(&self, catalog: &Tree, name: &[u8]) -> Result<Option<Named>> {
         let mut walk = Walk::new(self, *catalog);
         walk.seek(name)?;
-        let (Some(name), Some(bytes)) = (walk.key(), walk.value()?) else { return Ok(None) };
+        let (Some(found), Some(bytes)) = (walk.key(), walk.value()?) else { return Ok(None) };
+        // Where the catalog is damaged it may be one before, again and again.
+        let Some(name) = Some(found).filter(|found| *found >= name) else { return Ok(None) };
         let (tree, key_name) = kind::decode(&String::from_utf8_lossy(name), bytes)?;
         Ok(Some(Named { name: name.to_vec(), tree, key_name: key_name.to_owned() }))
     }
@@ -442,7 +447,13 @@ impl Writer<'_> {
 
     /// The inner pages on the way to the next page; `None` if there is none.
     fn way(&self, tree: &Tree, pass: &mut Pass, levels: u64) -> Result<Option<Vec<Step>>> {
+        // More than there are, also where others write: links of damaged pages lead to the same ones over and over.
+        let most = 4 * self.scratch.space.end + 1024;
         'down: loop {
+            pass.looked += 1;
+            if pass.looked > most {
+                return Ok(None);
+            }
             let (mut link, mut path) = (Link(tree.root), Vec::new());
             for n in 0..pass.at.len() {
                 let page = link.page();

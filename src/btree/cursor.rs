@@ -28,6 +28,9 @@ pub(crate) struct Walk<'p, P> {
     key: Vec<u8>,
     /// Memory for the key before this one, where they are compared.
     before: Vec<u8>,
+    /// The key that was met first in this leaf, if that was come to from one beside it.
+    met: Vec<u8>,
+    has_met: bool,
     where_: Where,
 }
 
@@ -48,8 +51,19 @@ enum Way {
 impl<'p, P: Pages> Walk<'p, P> {
     /// Before the first record.
     pub(crate) fn new(pages: &'p P, tree: Tree) -> Self {
-        let (path, key, before) = (Vec::new(), Vec::new(), Vec::new());
-        Walk { pages, tree, path, leaf: 0, at: 0, count: 0, key, before, where_: Where::Before }
+        Walk {
+            pages,
+            tree,
+            path: Vec::new(),
+            leaf: 0,
+            at: 0,
+            count: 0,
+            key: Vec::new(),
+            before: Vec::new(),
+            met: Vec::new(),
+            has_met: false,
+            where_: Where::Before,
+        }
     }
 
     /// The key here; `None` if this is no record.
@@ -78,6 +92,7 @@ impl<'p, P: Pages> Walk<'p, P> {
 
     fn edge(&mut self, way: Way) -> Result<bool> {
         self.path.clear();
+        self.has_met = false;
         let Some(levels) = levels(&self.tree)? else { return Ok(self.leave(way)) };
         self.down(Link(self.tree.root), levels, way)?;
         self.arrive(way)
@@ -92,6 +107,7 @@ impl<'p, P: Pages> Walk<'p, P> {
     /// The same; whether the key there is `key`.
     pub(crate) fn find(&mut self, key: &[u8]) -> Result<bool> {
         self.path.clear();
+        self.has_met = false;
         let Some(levels) = levels(&self.tree)? else {
             self.leave(Way::Forward);
             return Ok(false);
@@ -174,8 +190,9 @@ impl<'p, P: Pages> Walk<'p, P> {
         of(self.leaf, leaf::key_of(bytes, self.at, self.pages, &mut self.key)).map(drop)
     }
 
-    /// The same in the leaf beside this one. From leaf to leaf keys go up, or down: so that a walk
-    /// comes to an end wherever links of damaged pages lead.
+    /// The same in the leaf beside this one. From leaf to leaf keys go up, or down: not only from the last of one, but also
+    /// from the first that was met there, for those of a damaged leaf may be in no order. So a walk meets no leaf twice, and
+    /// comes to an end wherever links lead.
     fn arrive_beside(&mut self, way: Way) -> Result<bool> {
         if !self.beside(way)? {
             return Ok(self.leave(way));
@@ -186,14 +203,15 @@ impl<'p, P: Pages> Walk<'p, P> {
             return Err(damaged(self.leaf, "a leaf without records"));
         }
         self.read_key()?;
-        let is_in_order = match way {
-            Way::Forward => self.before < self.key,
-            Way::Back => self.before > self.key,
+        let is_behind = |before: &Vec<u8>| match way {
+            Way::Forward => *before < self.key,
+            Way::Back => *before > self.key,
         };
-        if was_here && !is_in_order {
+        if was_here && !(is_behind(&self.before) && (!self.has_met || is_behind(&self.met))) {
             return Err(damaged(self.leaf, "keys that are not in order"));
         }
-        self.where_ = Where::Here;
+        self.met.clone_from(&self.key);
+        (self.has_met, self.where_) = (true, Where::Here);
         Ok(true)
     }
 
