@@ -172,9 +172,9 @@ fn who_was_killed_while_he_waited_disturbs_nobody() {
 /// Two workers at an empty queue woke each other with their empty transactions, without an end.
 #[test]
 fn who_changes_nothing_wakes_nobody() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("store");
     for durability in [Durability::Buffered, Durability::Sync] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
         let options = BTree::options().create(true).durability(durability);
         let (store, other) = (options.open(&path).unwrap(), BTree::open(&path).unwrap());
         store.insert(b"key", b"value").unwrap();
@@ -204,5 +204,16 @@ fn who_changes_nothing_wakes_nobody() {
         assert!(transaction.delete_table("table").unwrap());
         transaction.commit().unwrap();
         assert_eq!(other.read().unwrap().tables().unwrap().len(), 0);
+        store.insert(b"values", &[1; 1000]).unwrap();
+        let since = other.changes();
+        // What was undone is no change, though it was put behind other values, or the file grew for it.
+        for (key, bytes) in [(&b"long"[..], 1000), (b"longer", 3_000_000)] {
+            let mut transaction = store.write().unwrap();
+            let savepoint = transaction.savepoint();
+            transaction.main().insert(key, &vec![1; bytes]).unwrap();
+            transaction.rollback_to(savepoint).unwrap();
+            transaction.commit().unwrap();
+            assert_eq!(other.changes(), since, "{bytes}");
+        }
     }
 }

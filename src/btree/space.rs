@@ -94,9 +94,10 @@ impl Space {
         (!self.has_new_table).then(|| pages.map(|page| page & !IN_RUN))
     }
 
-    /// Whether there are any such, or may be.
+    /// Whether there are any that a commit has to tell of. Not such that something was added to, nor blocks of the table: where
+    /// that is all, what they were for was given up.
     pub(crate) fn has_changed(&self) -> bool {
-        self.changed().is_none_or(|mut pages| pages.next().is_some())
+        !(self.taken.is_empty() && self.freed.is_empty())
     }
 
     /// Notes that something was put into a page of a commit.
