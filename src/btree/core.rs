@@ -381,6 +381,10 @@ impl Core {
         let recovered = self.recovered()?.ok_or_else(no_durable)?;
         let (base, durable) = (&recovered.base, recovered.commit);
         self.check_said(&recovered)?;
+        if durable.stamp > FIRST_STAMP {
+            // The boot may be another by what a container is told, and this in the kernel's memory alone, left by who was killed.
+            self.map.sync()?;
+        }
         if self.is_left(&recovered) {
             // Nothing is written to a store that is damaged.
             let file = self.map.file();
