@@ -254,7 +254,12 @@ impl BTree {
 
     /// The compaction that is going on, for this thread alone.
     pub(super) fn compaction(&self) -> Result<MutexGuard<'_, Option<Pass>>> {
-        self.shared.compaction.lock().ok_or_else(|| self.named(Error::compacting_elsewhere()))
+        let lock = &self.shared.compaction;
+        let found = match self.core().lock_timeout {
+            None => lock.lock(),
+            Some(limit) => lock.lock_within(limit).map_err(|e| self.named(e))?,
+        };
+        found.ok_or_else(|| self.named(Error::compacting_elsewhere()))
     }
 
     /// The name it was opened by; none for a store in memory.
@@ -456,5 +461,33 @@ impl Scan for BTree {
 
     fn len(&self) -> Result<u64> {
         Ok(self.core().newest().main.count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ErrorKind;
+
+    /// Danger: who does not want to wait for others waits for all that another thread compacts.
+    #[test]
+    fn who_compacts_waits_for_another_thread_as_long_as_is_said() {
+        let limit = Duration::from_millis(30);
+        let folder = tempfile::tempdir().unwrap();
+        let options = BTree::options().create(true).lock_timeout(limit);
+        let store = options.open(folder.path().join("store")).unwrap();
+        let other = store.clone();
+        let compacts = other.compaction().unwrap();
+        std::thread::scope(|scope| {
+            let refused = scope.spawn(|| store.compact(1 << 20).unwrap_err());
+            let error = refused.join().unwrap();
+            let own = std::process::id();
+            assert!(
+                matches!(error.kind(), ErrorKind::Busy { waited, process: Some(pid) } if *waited >= limit && *pid == own),
+                "{error}"
+            );
+        });
+        drop(compacts);
+        assert!(!store.compact(1 << 20).unwrap());
     }
 }

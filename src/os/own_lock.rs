@@ -4,7 +4,12 @@
 //! the process was forked is only in the parent: in the child nobody will ever let it go.
 
 use super::process::own_pid;
+use crate::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+/// How often who does not want to wait for long looks whether it is free.
+const NAP: Duration = Duration::from_millis(1);
 
 /// Something for one thread at a time of the process that made it, and of those forked from that one.
 #[derive(Debug)]
@@ -25,6 +30,26 @@ impl<T> OwnLock<T> {
         if own_pid() == self.pid {
             return Some(self.value.lock().unwrap_or_else(PoisonError::into_inner));
         }
+        self.try_lock()
+    }
+
+    /// The same, an error if some thread of this process has it for so long.
+    pub(crate) fn lock_within(&self, limit: Duration) -> Result<Option<MutexGuard<'_, T>>> {
+        let begin = Instant::now();
+        loop {
+            let found = self.try_lock();
+            if found.is_some() || own_pid() != self.pid {
+                return Ok(found);
+            }
+            let waited = begin.elapsed();
+            if waited >= limit {
+                return Err(Error::busy(waited, Some(self.pid)));
+            }
+            std::thread::sleep(NAP.min(limit - waited));
+        }
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.value.try_lock() {
             Ok(value) => Some(value),
             Err(TryLockError::Poisoned(value)) => Some(value.into_inner()),
