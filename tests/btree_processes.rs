@@ -535,6 +535,38 @@ fn a_reader_too_many_is_refused_and_harms_nobody() {
     store.verify(|_, _| ()).unwrap();
 }
 
+/// Slots of readers that there are while somebody writes, if there were few readers before; and if there were several.
+const SLOTS: [usize; 2] = [32, 160];
+
+/// Danger: a lookup that comes when no slot is free sleeps until the end of a load, or for ever.
+#[test]
+fn who_finds_no_slot_waits_for_one_and_not_for_who_writes() {
+    let mut process = fork(|| {
+        sys::give_up_after(30);
+        for (before, slots) in [1, 9].into_iter().zip(SLOTS) {
+            let store = BTree::in_memory().unwrap();
+            drop((0..before).map(|_| store.read().unwrap()).collect::<Vec<_>>());
+            let transaction = store.write().unwrap();
+            thread::scope(|scope| {
+                // This thread would be told that it writes.
+                let reads = scope.spawn(|| {
+                    let mut held: Vec<_> = (0..slots).map(|_| store.read().unwrap()).collect();
+                    thread::scope(|scope| {
+                        let waits = scope.spawn(|| store.read().unwrap().main().len());
+                        thread::sleep(Duration::from_millis(20));
+                        assert!(!waits.is_finished(), "there are more slots than {slots}");
+                        held.pop();
+                        assert_eq!(waits.join().unwrap(), 0);
+                    });
+                });
+                reads.join().unwrap();
+            });
+            drop(transaction);
+        }
+    });
+    assert_eq!(process.wait(), Status::Exited(0));
+}
+
 /// A page of slots is made by a writer: who is one cannot make it meanwhile, and is told so.
 #[test]
 fn who_writes_may_read_what_was_before() {

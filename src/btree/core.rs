@@ -216,12 +216,7 @@ impl Core {
         if self.moves == moves() { Ok(()) } else { Err(has_moved()) }
     }
 
-    /// The right to change the store.
-    pub(crate) fn lock(&self) -> Result<Locked<'_>> {
-        self.lock_within(|| None)
-    }
-
-    /// The same, waiting for it for no longer than `limit` says.
+    /// The right to change the store, waiting for it for no longer than `limit` says.
     #[inline]
     pub(crate) fn lock_within(
         &self,
@@ -486,14 +481,6 @@ impl Core {
         for (i, word) in words.into_iter().enumerate() {
             self.map.head()[METAS[place] as usize / 8 + i].store(word, Ordering::Release);
         }
-    }
-
-    /// Gives the readers another page of slots; `false` if there are as many as can be.
-    #[cold]
-    pub(crate) fn add_slots(&self) -> Result<bool> {
-        // Without looking for space: that is to sync, for which a slot is needed.
-        let writer = Writer::begin_with(self, self.lock()?)?;
-        writer.add_slots()
     }
 
     /// From now on every page that is read is compared with its checksum, if it has one.

@@ -36,6 +36,7 @@ use super::core::Core;
 use super::format::{Commit, PAGE_BYTES, session};
 use super::in_place::Before;
 use super::view::Holds;
+use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, now_ms, renew, take_if_over, term,
@@ -44,7 +45,8 @@ use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
 use crate::os::shared::no_room_for_changes;
 use crate::{Error, Result};
 use std::cell::Cell;
-use std::time::Duration;
+use std::ops::Range;
+use std::time::{Duration, Instant};
 
 /// Words of a slot: who, the stamp, since when or until when, and the begin of a lease.
 const SLOT_WORDS: u64 = 4;
@@ -52,6 +54,10 @@ const SLOT_BYTES: u64 = 8 * SLOT_WORDS;
 /// Slots in page 0, and in each further page.
 const FIRST_SLOTS: u64 = (session::END - session::SLOTS) / SLOT_BYTES;
 const PAGE_SLOTS: u64 = PAGE_BYTES / SLOT_BYTES;
+/// How long who finds no slot sleeps until he looks again, at first and at most; and for how long he looks for one where no
+/// other can be made.
+const NAPS: Range<Duration> = Duration::from_micros(20)..Duration::from_millis(1);
+const PATIENCE: Duration = Duration::from_secs(1);
 /// Most slots that there can be.
 pub(crate) const MAX_SLOTS: u64 = FIRST_SLOTS + session::SLOT_PAGE_COUNT * PAGE_SLOTS;
 
@@ -162,7 +168,7 @@ pub(crate) fn pin(core: &Core) -> Result<(Pin<'_>, Commit)> {
     pin_to_read(core).map(|(pin, commit, _)| (pin, commit))
 }
 
-/// A pin of one who may write, on nothing yet. Where there is no slot left this waits for who writes.
+/// A pin of one who may write, on nothing yet. Where no slot is left this waits for one, or for who writes.
 #[inline(always)]
 pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
     if !core.map.has_room_to_read() {
@@ -234,21 +240,37 @@ fn take_unused(slot: Slot<'_>, owner: u64) -> bool {
     (found == NOBODY || found == PARKED) && take(slot, found, owner)
 }
 
-/// Any slot that nobody has.
+/// Any slot that nobody has, as soon as there is one: of those that there are, or of another page of them, which only who
+/// may write can make. Who writes meanwhile may do so for long, and is not waited for alone: he was, and a lookup that came
+/// when 32 others were under way slept until the end of a load, though a slot was free a microsecond later.
 #[cold]
 fn any(core: &Core, owner: u64) -> Result<Pin<'_>> {
+    let (begin, mut nap) = (Instant::now(), NAPS.start);
     loop {
         if let Some(pin) = lowest(core, owner) {
             return Ok(pin);
         }
-        if clear_dead(core) == 0 && !core.add_slots()? {
-            // Who lowers the mark has some for a moment, but not while this one has the lock.
-            let _lock = core.lock()?;
-            let what =
-                || format!("{MAX_SLOTS} readers hold commits of the store: end some of them");
-            return lowest(core, owner).ok_or_else(|| Error::invalid(what()));
+        if clear_dead(core) == 0 && !are_slots_made(core, begin)? {
+            std::thread::sleep(nap);
+            nap = (2 * nap).min(NAPS.end);
         }
     }
+}
+
+/// Makes another page of slots, if that can be done; an error where it will not be, and none was free for a while.
+fn are_slots_made(core: &Core, begin: Instant) -> Result<bool> {
+    let why = match try_add_slots(core) {
+        // Another writes: he may make some, or end.
+        Ok(None) => return Ok(false),
+        Ok(Some(true)) => return Ok(true),
+        // Who lowers the mark has some for a moment.
+        Ok(Some(false)) => Error::invalid(format!(
+            "{MAX_SLOTS} readers hold commits of the store: end some of them"
+        )),
+        Err(error) if error.is_bad_file() => return Err(error),
+        Err(error) => error,
+    };
+    if begin.elapsed() < PATIENCE { Ok(false) } else { Err(why) }
 }
 
 /// The lowest slot that nobody has, of those that there are.
@@ -298,6 +320,33 @@ pub(crate) fn are_few_left(core: &Core) -> bool {
         let pages = (0..session::SLOT_PAGE_COUNT).map(|i| core.load(session::SLOT_PAGES + 8 * i));
         let pages = pages.filter(|page| *page != 0).count() as u64;
         pages < session::SLOT_PAGE_COUNT && 2 * used > FIRST_SLOTS + pages * PAGE_SLOTS
+    }
+}
+
+/// Where several have read at once, sees to it that readers have slots enough before somebody begins who may write for long: none
+/// can be made then. Not in any case, as it is a commit: who changes nothing is to wake nobody.
+#[inline]
+pub(crate) fn provide_slots(core: &Core) -> Result<()> {
+    let used = core.word(session::SLOTS_USED).load(Ordering::Relaxed);
+    let are_several = used > FIRST_SLOTS / 4 && core.load(session::SLOT_PAGES) == 0;
+    if are_several || are_few_left(core) { provide_more_slots(core) } else { Ok(()) }
+}
+
+#[cold]
+fn provide_more_slots(core: &Core) -> Result<()> {
+    match Writer::begin_change(core)?.add_slots() {
+        Err(error) if error.is_bad_file() => Err(error),
+        // Who finds no room for them may find some for what he writes.
+        _ => Ok(()),
+    }
+}
+
+/// Makes another page of slots; `None` if another thread writes, `false` if there are as many as can be.
+fn try_add_slots(core: &Core) -> Result<Option<bool>> {
+    // Without looking for space: that is to sync, for which a slot is needed.
+    match Writer::try_begin(core)? {
+        Some(writer) => writer.add_slots().map(Some),
+        None => core.check_not_own().map(|()| None),
     }
 }
 
