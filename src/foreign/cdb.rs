@@ -45,6 +45,7 @@ pub trait Word: Copy + Debug + Send + Sync + 'static {
     const EXPECTED: &'static str;
     const LIMITS: Limits;
     const BYTES: usize;
+    const MAY_GO_ON: bool;
     fn read(bytes: &[u8], at: usize) -> Option<u64>;
     fn put(value: u64, out: &mut Vec<u8>);
     fn hash(key: &[u8]) -> u64;
@@ -61,6 +62,8 @@ impl Word for u32 {
         file_name: "cdb file (write cdb64 or mcdb instead, which may be larger)",
     };
     const BYTES: usize = 4;
+    // tinycdb (`cdb -c -r`) moves what follows a record that it takes out, and leaves the file as long as it was.
+    const MAY_GO_ON: bool = true;
 
     #[inline]
     fn read(bytes: &[u8], at: usize) -> Option<u64> {
@@ -91,6 +94,7 @@ impl Word for u64 {
         file_name: "cdb64 file",
     };
     const BYTES: usize = 8;
+    const MAY_GO_ON: bool = false;
 
     #[inline]
     fn read(bytes: &[u8], at: usize) -> Option<u64> {
@@ -118,6 +122,7 @@ impl<W: Word> Format for CdbFormat<W> {
     const HEAD_BYTES: usize = 2 * W::BYTES;
     const ALIGN: u64 = 1;
     const LIMITS: Limits = W::LIMITS;
+    const MAY_GO_ON: bool = W::MAY_GO_ON;
 
     fn of_data_end(_data_end: u64) -> Self {
         CdbFormat(PhantomData)

@@ -29,7 +29,7 @@ pub struct Stats {
     pub value_bytes: u64,
     /// Bytes that find records: header, hash tables, lengths.
     pub directory_bytes: u64,
-    /// Bytes not used: padding, and records that tinycdb erased while it wrote the file.
+    /// Bytes not used: padding, records that tinycdb erased while it wrote the file, and what it left behind the tables.
     pub slack_bytes: u64,
     /// Bytes of the file.
     pub file_bytes: u64,
@@ -87,7 +87,7 @@ impl<F: Format> Layout<F> {
             }
             at = end;
         }
-        slack += self.data_end - at;
+        slack += self.data_end - at + (self.file_len - self.tables_end);
         Ok(Stats {
             records,
             key_bytes: keys,

@@ -56,6 +56,9 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
     /// The largest that it can hold.
     const LIMITS: Limits;
 
+    /// Whether a file may go on behind its last table, for a writer took records out and did not cut it.
+    const MAY_GO_ON: bool = false;
+
     /// The format of a file whose records, padding included, end at `data_end`.
     fn of_data_end(data_end: u64) -> Self;
 
@@ -85,7 +88,7 @@ pub trait Format: Copy + Debug + Send + Sync + 'static {
 }
 
 /// Where everything is in one file, as its header says. Invariant: the tables follow each other
-/// from `data_end` to the end of the file.
+/// from `data_end` to `tables_end`, which is within the file.
 #[derive(Clone, Debug)]
 pub struct Layout<F> {
     /// What differs from file to file.
@@ -94,6 +97,8 @@ pub struct Layout<F> {
     pub tables: [Table; TABLES],
     /// Where the records, padding included, end.
     pub data_end: u64,
+    /// Where the tables end; what follows means nothing.
+    pub tables_end: u64,
     /// Length of the file.
     pub file_len: u64,
 }
@@ -137,13 +142,13 @@ impl<F: Format> Layout<F> {
             let what = "its tables would have no slots, and yet not be at its end";
             return wrong::<F, _>(what.into());
         }
-        if end != file_len {
+        if end > file_len || end < file_len && !F::MAY_GO_ON {
             return Err(Error::corrupt(
                 end.min(file_len),
                 format!("the {} file should have {end} bytes, but has {file_len}", F::NAME),
             ));
         }
-        Ok(Layout { format, tables, data_end, file_len })
+        Ok(Layout { format, tables, data_end, tables_end: end, file_len })
     }
 
     /// The table in which `hash` is.
