@@ -4,6 +4,7 @@ use super::grow::is_skewed;
 use super::handle::Hash;
 use super::writer::{Change, Writer};
 use crate::Result;
+use std::collections::HashSet;
 
 /// Changes to be made together: all of them, or none, whatever happens to the process or the
 /// machine. Once a lookup has seen one of the changes, every later one sees all of them.
@@ -22,8 +23,11 @@ use crate::Result;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Batch {
-    changes: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    changes: Vec<KeyChange>,
 }
+
+/// A key, and the value that it gets; none if it is taken out.
+type KeyChange = (Vec<u8>, Option<Vec<u8>>);
 
 impl Batch {
     /// No changes yet.
@@ -82,6 +86,10 @@ pub(super) fn change<'a>(key: &'a [u8], value: Option<&'a [u8]>) -> Change<'a> {
     }
 }
 
+fn changed((key, value): &KeyChange) -> Change<'_> {
+    change(key, value.as_deref())
+}
+
 /// Makes all changes, as this writer's last ones.
 pub(super) fn make_changes<'a>(
     writer: &Writer<'_>,
@@ -103,13 +111,32 @@ impl Hash {
     /// changes, and the next writer who finds room has the index know them. Or waiting for the disk failed, with
     /// [`Durability::Sync`](crate::Durability::Sync): the changes are there, but may not be durable.
     pub fn batch(&self, batch: &Batch) -> Result<()> {
-        let changes = batch.changes.iter().map(|(key, value)| change(key, value.as_deref()));
+        let newest = self.newest_of(batch);
         let all = || batch.changes.iter().map(|(key, value)| (&key[..], value.as_deref()));
         self.record_begin(all());
         self.counted_commit(all(), || {
             let writer = self.core().changer();
-            self.finish_batch(writer.and_then(|writer| make_changes(&writer, changes)))
+            self.finish_batch(writer.and_then(|writer| match &newest {
+                None => make_changes(&writer, batch.changes.iter().map(changed)),
+                Some(newest) => make_changes(&writer, newest.iter().copied().map(changed)),
+            }))
         })
+    }
+
+    /// Of the changes of one key the last one alone, where there are several: changes are entered one by one, and who has begun
+    /// to look before that would see one that never was the newest. `None` if each is of a key of its own.
+    fn newest_of<'b>(&self, batch: &'b Batch) -> Option<Vec<&'b KeyChange>> {
+        let index = self.core().newest.get();
+        let mut places: Vec<u64> = batch.changes.iter().map(|(key, _)| index.place(key)).collect();
+        places.sort_unstable();
+        if places.array_windows().all(|[place, next]| place != next) {
+            return None;
+        }
+        let mut seen = HashSet::new();
+        let changes = batch.changes.iter().rev();
+        let mut newest: Vec<_> = changes.filter(|(key, _)| seen.insert(key.as_slice())).collect();
+        newest.reverse();
+        Some(newest)
     }
 
     /// Ends a batch, when the lock is free again.
@@ -131,6 +158,30 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::thread::{scope, sleep};
     use std::time::Duration;
+
+    /// Danger: who is in the middle of a lookup when a batch is entered sees a change that another of the batch follows.
+    #[test]
+    fn of_the_changes_of_a_key_the_last_one_is_made() {
+        let store = Hash::in_memory().unwrap();
+        store.insert(b"key", b"1").unwrap();
+        let mut batch = Batch::new();
+        batch.insert(b"one", b"1").remove(b"key").insert(b"other", b"1");
+        assert!(store.newest_of(&batch).is_none(), "each is of a key of its own");
+        batch.insert(b"key", b"2").remove(b"other");
+        let newest: Vec<_> = store.newest_of(&batch).unwrap().into_iter().map(changed).collect();
+        let keys = newest.iter().map(|change| match change {
+            Change::Put(key, value) => (*key, Some(*value)),
+            Change::Delete(key) => (*key, None),
+        });
+        let expected: [(&[u8], Option<&[u8]>); 3] =
+            [(b"one", Some(b"1")), (b"key", Some(b"2")), (b"other", None)];
+        assert!(keys.eq(expected));
+        store.batch(&batch).unwrap();
+        let found = |key: &[u8]| store.get(key).unwrap().map(|value| value.to_vec());
+        assert_eq!([found(b"one"), found(b"key")], [Some(b"1".into()), Some(b"2".into())]);
+        assert_eq!((found(b"other"), store.len().unwrap()), (None, 2));
+        store.verify(|_, _| ()).unwrap();
+    }
 
     /// It is published when it is found that the index cannot take it by its hash, and the lock is waited for once more: who
     /// gave up then was told that it was not done.
