@@ -7,6 +7,7 @@ use common::sys::{self, Status, be_traced, fork, stop_here};
 use credenza::Scan;
 use credenza::hash::{Batch, Hash};
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
@@ -163,4 +164,39 @@ fn who_reads_goes_on_while_who_enters_a_batch_is_stopped() {
         receiver.recv_timeout(LONG).expect("a reader waits for who is stopped, or has failed");
     }
     store.verify(|_, _| ()).unwrap();
+}
+
+/// Each look of who looks for many keys meets a batch of who makes one after the other.
+#[test]
+fn who_looks_for_many_keys_comes_to_an_end_beside_batches() {
+    let mut process = fork(|| {
+        sys::give_up_after(60);
+        let store = Hash::in_memory().unwrap();
+        let keys: Vec<_> = (0..100_000).map(key).collect();
+        store.batch(&keys.iter().map(|key| (key.as_slice(), [0; 8])).collect()).unwrap();
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..u64::MAX {
+                    let mut transaction = store.transaction().unwrap();
+                    for key in &keys[..2] {
+                        transaction.insert(key, &round.to_le_bytes()).unwrap();
+                    }
+                    transaction.commit().unwrap();
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+            for _ in 0..5 {
+                let mut values = Vec::new();
+                let found =
+                    store.get_many(&keys, |_, value| values.push(value.map(<[u8]>::to_vec)));
+                found.unwrap();
+                assert_eq!((values.len(), &values[0]), (keys.len(), &values[1]));
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+    });
+    assert_eq!(process.wait(), Status::Exited(0));
 }

@@ -137,8 +137,13 @@ impl State {
 
     /// When it is.
     pub(crate) fn done(self) -> State {
+        State(self.counted().0 & !State::BUSY)
+    }
+
+    /// With one batch more.
+    pub(crate) fn counted(self) -> State {
         let batches = self.0.wrapping_add(State::ONE_BATCH) & State::BATCHES;
-        State(self.0 & !(State::BUSY | State::BATCHES) | batches)
+        State(self.0 & !State::BATCHES | batches)
     }
 
     /// Entries of the directory.

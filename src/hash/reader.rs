@@ -26,6 +26,8 @@ use std::time::Duration;
 
 /// How often a reader looks again that cannot pin.
 pub(super) const ATTEMPTS: u32 = 10_000;
+/// How often who looks for many keys looks again, as batches were made meanwhile, before he keeps others from writing and copies.
+const LOOKS: u32 = 8;
 /// How long whoever was woken for the lock may take to go on.
 const A_MOMENT: Duration = Duration::from_millis(100);
 /// So long a batch that nobody knows is waited for before it is looked whether it is over.
@@ -209,12 +211,16 @@ impl Core {
         keys: &[K],
         mut f: impl FnMut(usize, Option<&[u8]>),
     ) -> Result<()> {
+        let mut looks = 0;
         loop {
-            let Some(pin) = self.pin() else {
+            // Beside somebody who makes one batch after the other each look may meet some.
+            let pin = if looks < LOOKS { self.pin() } else { None };
+            let Some(pin) = pin else {
                 let values = self.copy_many(keys)?;
                 values.iter().enumerate().for_each(|(i, value)| f(i, value.as_deref()));
                 return Ok(());
             };
+            looks += 1;
             if let Some((index, state)) = self.current(keys.len())
                 && let Some(values) = index.find_many(&self.data, &pin, keys, state)?
             {

@@ -441,7 +441,8 @@ impl<'c> Writer<'c> {
             }
         }
         let directory = self.allocate_before(1, 0)?;
-        let state = self.index.state().with_directory(directory + 1, 0);
+        // As after a batch: who looks for many keys has all of them from before, or after.
+        let state = self.index.state().with_directory(directory + 1, 0).counted();
         self.index.entry(state, 0)?.store(page.encode(), Ordering::Relaxed);
         self.index.set_state(state);
         self.index.word(words::COUNT).store(0, Ordering::Release);
