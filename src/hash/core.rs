@@ -44,6 +44,8 @@ const SMALL_ROOM: u64 = 1 << 20;
 
 /// A thousand changes a microsecond do not make as many in a year.
 const MOST_CHANGES: u64 = 1 << 56;
+/// The same of epochs.
+const MOST_EPOCHS: u64 = 1 << 41;
 
 /// Both files of an open store.
 #[derive(Debug)]
@@ -315,7 +317,8 @@ impl Core {
         {
             store(session::INDEX_ID, 0);
         }
-        let changes = self.session(session::CHANGES).load(Ordering::Acquire);
+        let [changes, epoch] = [session::CHANGES, session::EPOCH]
+            .map(|word| self.session(word).load(Ordering::Acquire));
         let words = (session::EPOCH..PINS_AT).step_by(8);
         for at in words.filter(|at| *at != session::INDEX_ID) {
             store(at, 0);
@@ -338,7 +341,9 @@ impl Core {
         store(session::CHANGES, known.max(least) + 1);
         store(session::VISIBLE, known.max(least) + 1);
         store(session::FINDING, 1);
-        store(session::EPOCH, 1);
+        // What was emptied before, of a file that is clean, has the numbers of then: with lower ones it waited, and all that is
+        // emptied after it, until there is a moment in which nobody reads.
+        store(session::EPOCH, if epoch < MOST_EPOCHS { epoch.max(1) } else { 1 });
         self.share()
     }
 
@@ -447,6 +452,7 @@ impl Drop for Core {
 mod tests {
     use super::*;
     use crate::hash::Hash;
+    use std::os::unix::fs::FileExt;
 
     /// The kernel calls a name that is gone one with " (deleted)" behind it, also where the file has another.
     #[test]
@@ -464,6 +470,41 @@ mod tests {
         let is_there = |end: &str| folder.path().join(format!("store{end}")).exists();
         assert!(!is_there("") && !is_there(" (deleted)-index"));
         assert_eq!(Hash::open(&other).unwrap().len().unwrap(), 2);
+    }
+
+    /// What was emptied before has the numbers of then, and would wait for a moment in which nobody reads.
+    #[test]
+    fn epochs_go_on_after_a_restart_of_the_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        for (before, after) in [(1000, 1000), (u64::MAX, 1)] {
+            let store = Hash::create(&path).unwrap();
+            store.insert(b"key", b"value").unwrap();
+            store.core().session(session::EPOCH).store(before, Ordering::Relaxed);
+            drop(store);
+            let file = File::options().write(true).open(&path).unwrap();
+            file.write_all_at(&[0x5a; 16], session::BOOT_LOW).unwrap();
+            let store = Hash::open(&path).unwrap();
+            let epoch = store.core().session(session::EPOCH).load(Ordering::Relaxed);
+            assert!((after..after + 10).contains(&epoch), "{epoch}");
+        }
+    }
+
+    /// Danger: the counts that a writer noted who died before his record was there are taken for those of what comes there next.
+    #[test]
+    fn what_a_dead_writer_noted_is_of_no_other_record() {
+        let store = Hash::in_memory().unwrap();
+        store.insert(b"key", b"value").unwrap();
+        let core = store.core();
+        let writer = core.writer().unwrap();
+        let tail = writer.index.load(words::TAIL);
+        writer.note_intent(tail, 77, 77);
+        core.session(session::DIED).store(1, Ordering::Relaxed);
+        core.session(session::DATA_LEN).fetch_and(SharedMap::CUTS, Ordering::Relaxed);
+        drop(writer);
+        let writer = core.writer().unwrap();
+        assert_eq!(writer.index.load(words::TAIL), tail);
+        assert_eq!(writer.index.load(words::INTENT_AT), 0);
     }
 
     /// The file has holes, and what it says of itself is right.

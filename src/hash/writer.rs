@@ -186,6 +186,12 @@ impl<'c> Writer<'c> {
             }
             Err(_) => {}
         }
+        if done.is_err()
+            && let Some(lock) = self.lock.take()
+        {
+            // Not as when it is dropped: who watches is not to be told of what nobody sees before it is entered.
+            lock.unlock();
+        }
         done.map(|()| self)
     }
 
@@ -240,6 +246,8 @@ impl<'c> Writer<'c> {
             }
             self.finish_others()?;
             self.empty_ring();
+            // What was noted by who died before he published it is of no record that comes there next.
+            self.index.store(words::INTENT_AT, 0);
             self.repair_cleaning()?;
         }
         self.index.is_checked.store(true, Ordering::Relaxed);
