@@ -52,13 +52,22 @@ impl Newer {
             index.pending(data, held, state)?.iter().try_for_each(|(at, put)| add(*at, put.key))?;
         }
         fence(Ordering::Acquire);
-        // Keys of one place are few, unless somebody chose them.
+        // Not by their keys, which may be written over meanwhile where nothing holds them: a sort may panic then.
+        list.sort_unstable_by_key(|change| (change.place, !change.number));
         let key = |change: &Change| key_of(data, held, change.at);
-        list.sort_unstable_by(|a, b| {
-            let keys = || key(a).cmp(&key(b));
-            a.place.cmp(&b.place).then_with(keys).then(b.number.cmp(&a.number))
-        });
-        list.dedup_by(|b, a| a.place == b.place && key(a) == key(b));
+        let mut kept = 0;
+        for i in 0..list.len() {
+            // Keys of one place are few, unless somebody chose them.
+            let (before, rest) = list.split_at(i);
+            let Some(change) = rest.first() else { break };
+            let of_place = before[..kept].iter().rev().take_while(|one| one.place == change.place);
+            if of_place.into_iter().any(|one| key(one) == key(change)) {
+                continue;
+            }
+            list.swap(kept, i);
+            kept += 1;
+        }
+        list.truncate(kept);
         Ok(Newer(list))
     }
 
