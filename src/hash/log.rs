@@ -20,6 +20,7 @@ use super::scan::Span;
 use super::view::{RecordView, write};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
+use crate::os::opening::without_readers;
 use crate::os::shared::SharedMap;
 use crate::{Error, ErrorKind, Result};
 
@@ -491,8 +492,8 @@ impl Writer<'_> {
         // Where there is no room for a step there may be for what is needed.
         if let Err(error) = grow(wanted).or_else(|_| grow(end)) {
             if has_tried {
-                // What was allocated before the disk was full is given back.
-                let _ = self.core.cut_data(len);
+                // What was allocated before the disk was full is given back, unless somebody who only reads may look there.
+                let _ = without_readers(self.core.data.file(), || self.core.cut_data(len));
             }
             return Err(error);
         }
