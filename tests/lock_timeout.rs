@@ -334,3 +334,19 @@ fn a_compaction_that_gave_up_goes_on_where_it_was() {
     }
     assert!(steps > 3, "{steps} steps");
 }
+
+/// The last sync of a store that is synced now and then is no reason to wait for whoever has a transaction.
+#[test]
+fn who_closes_a_store_does_not_wait_for_the_transaction_of_another() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let options = hash::OpenOptions::new().create(true);
+    let store = options.durability(Durability::Interval(3_600_000)).open(&path).unwrap();
+    store.insert(b"key", b"value").unwrap();
+    let mut process = writer::<Hash>(&path);
+    let begin = Instant::now();
+    drop(store);
+    assert!(begin.elapsed() < LONG, "{:?}", begin.elapsed());
+    process.kill();
+    assert_eq!(Hash::open(&path).unwrap().get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+}

@@ -20,7 +20,8 @@ pub enum Durability {
     Buffered,
     /// As buffered, with a sync every so many milliseconds, by a thread of the process that opened the store. In one that is
     /// forked since there is none: it opens the store itself, or calls `sync`, to have what it writes synced when its
-    /// parent has ended.
+    /// parent has ended. The last one is when the store is closed; if another then writes to a hash store for longer than a
+    /// second, as in a transaction, what came since the one before is not synced by it.
     Interval(u64),
     /// When the call returns; those who call at the same time share one wait for the disk.
     Sync,

@@ -60,6 +60,10 @@ pub(super) struct Shared {
     goal: OwnLock<Option<Goal>>,
 }
 
+/// For how long a sync that nobody asked for waits for others who write: the next one tries again, and who closes the store
+/// waits for the last.
+const TICK_WAITS: Duration = Duration::from_millis(500);
+
 impl Drop for Shared {
     fn drop(&mut self) {
         // It may be waiting for the lock that this thread has.
@@ -83,7 +87,7 @@ impl Hash {
             Durability::Interval(ms) if path.is_some() => {
                 let core = Arc::downgrade(&core);
                 Some(Ticker::start(ms, move || {
-                    core.upgrade().map_or(Ok(()), |core| core.sync(None))
+                    core.upgrade().map_or(Ok(()), |core| core.sync(Some(TICK_WAITS)))
                 })?)
             }
             _ => None,
