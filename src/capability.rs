@@ -79,6 +79,19 @@ pub trait Scan {
         self.scan(f)
     }
 
+    /// The same, with the records that the store has at one moment, whatever others write meanwhile. Of a hash store that
+    /// many can write, they wait until it returns: what `f` does is to be done soon, and is not to wait for one of them.
+    ///
+    /// # Errors
+    /// As [`Scan::scan`].
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+        Self: Sized,
+    {
+        self.scan_checked(f)
+    }
+
     /// The number of records: a key with three values counts three times.
     ///
     /// # Errors

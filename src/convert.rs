@@ -9,7 +9,7 @@ use crate::hash::Hash;
 use crate::hash_builder::HashBuilder;
 use crate::os::file::is_same;
 use crate::os::publish::refuse_old;
-use crate::{Error, ErrorKind, Result, Scan};
+use crate::{Error, Result, Scan};
 use std::path::Path;
 
 /// A store that changes, of which [`freeze`] makes one that does not.
@@ -17,36 +17,11 @@ pub trait Freeze: Scan {
     /// Whether the file at `path`, or that a link there leads to, is its own, by whatever name it was opened: then that can
     /// be no target.
     fn is_at(&self, path: &Path) -> bool;
-
-    /// As [`Scan::scan`], with the records that the store has at one moment.
-    ///
-    /// # Errors
-    /// As [`Scan::scan`].
-    fn scan_moment<F>(&self, f: F) -> Result<()>
-    where
-        F: FnMut(&[u8], &[u8]) -> Result<()>,
-        Self: Sized;
 }
 
 impl Freeze for Hash {
     fn is_at(&self, path: &Path) -> bool {
         is_same(self.core().data.file(), path.metadata())
-    }
-
-    /// Every record is checked before. Writers wait meanwhile, readers do not. Where the store is opened for reading only nobody
-    /// waits, and what is written meanwhile may be among the records or not.
-    fn scan_moment<F>(&self, f: F) -> Result<()>
-    where
-        F: FnMut(&[u8], &[u8]) -> Result<()>,
-    {
-        self.verify_records(|_, _| {})?;
-        let _writers_wait = match self.transaction() {
-            Ok(transaction) => Some(transaction),
-            // It is open for reading only, or this thread keeps the others out already.
-            Err(e) if matches!(e.kind(), ErrorKind::Invalid(_)) => None,
-            Err(e) => return Err(e),
-        };
-        self.scan(f)
     }
 }
 
@@ -55,21 +30,13 @@ impl Freeze for BTree {
     fn is_at(&self, path: &Path) -> bool {
         is_same(self.core().map.file(), path.metadata())
     }
-
-    /// Nobody waits. What is read is compared with its checksum.
-    fn scan_moment<F>(&self, f: F) -> Result<()>
-    where
-        F: FnMut(&[u8], &[u8]) -> Result<()>,
-    {
-        self.scan_checked(f)
-    }
 }
 
 /// Writes the records of a hash or btree store to a constant file at `path`, which appears whole or
 /// not at all: smaller, faster to read, and never changed again. `progress` is called with records
 /// done and records to do.
 ///
-/// The file has what the store had at one moment: see [`Freeze::scan_moment`] of each for who waits
+/// The file has what the store had at one moment: see [`Scan::scan_moment`] of each for who waits
 /// meanwhile. Of a btree store it is the main table.
 ///
 /// ```
@@ -130,7 +97,8 @@ impl<'p> Count<'p> {
 /// Makes a hash store at `path` with the records of a store of any kind; durable when the call
 /// returns. `progress` is called with records done and records to do.
 ///
-/// The store is read as by [`Scan::scan_checked`], so that a damaged record is an error and gets no checksum that fits.
+/// The store is read as by [`Scan::scan_moment`]: the new one has what it has at one moment, who writes to a hash store waits
+/// meanwhile, and a damaged record is an error and gets no checksum that fits.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -156,7 +124,7 @@ pub fn thaw(
     refuse_old(path)?;
     let mut builder = HashBuilder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan_checked(count.each(|key, value| builder.add(key, value)))?;
+    store.scan_moment(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("hash", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish_new()
 }
@@ -186,7 +154,7 @@ pub fn thaw_btree(
     refuse_old(path)?;
     let mut builder = BTreeBuilder::create(path)?;
     let mut count = Count::of(store, &mut progress)?;
-    store.scan_checked(count.each(|key, value| builder.add(key, value)))?;
+    store.scan_moment(count.each(|key, value| builder.add(key, value)))?;
     refuse_several("btree", builder.replaced()?).map_err(|e| e.at(path))?;
     builder.finish_new()
 }

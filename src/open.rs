@@ -514,6 +514,18 @@ impl Scan for Store {
         }
     }
 
+    /// Of a hash store records are not copied, as its writers wait in any case.
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        match self {
+            Store::Hash(store) => store.scan_moment(f),
+            // Others do not change, or are read as they are at one moment.
+            _ => self.scan_checked(f),
+        }
+    }
+
     fn len(&self) -> Result<u64> {
         each!(self, store => Scan::len(store))
     }

@@ -108,9 +108,8 @@ fn records_go_round_and_progress_ends() {
     assert_eq!(names(&folder), ["frozen", "thawed", "thawed-index"]);
 }
 
-/// A batch gives all keys one value, again and again: a frozen file must have one value, too.
-#[test]
-fn a_frozen_file_is_of_one_moment() {
+/// A batch gives all keys one value, again and again: what `make` makes of the store meanwhile must have one value, too.
+fn check_moments(make: impl Fn(&Hash, &Path) -> Map) {
     let folder = TempDir::new().expect("a folder");
     let store = Hash::create(folder.path().join("store")).expect("a store");
     let write = |round: u64| {
@@ -125,15 +124,33 @@ fn a_frozen_file_is_of_one_moment() {
     std::thread::scope(|scope| {
         scope.spawn(|| (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(write));
         for i in 0..20 {
-            let path = folder.path().join(format!("frozen-{i}"));
-            freeze(&store, &path, |_, _| {}).expect("it is frozen");
-            let values: Vec<Vec<u8>> =
-                all(&Constant::open(path).expect("the file")).into_values().collect();
+            let made = make(&store, &folder.path().join(format!("made-{i}")));
+            let values: Vec<Vec<u8>> = made.into_values().collect();
             assert_eq!(values.len(), 2000);
             assert!(values.iter().all(|value| *value == values[0]), "two moments in one file");
         }
         is_over.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn a_frozen_file_is_of_one_moment() {
+    check_moments(|store, path| {
+        freeze(store, path, |_, _| {}).expect("it is frozen");
+        all(&Constant::open(path).expect("the file"))
+    });
+}
+
+/// Also where it is not known to be a hash store.
+#[test]
+fn a_thawed_store_is_of_one_moment() {
+    check_moments(|store, path| all(&thaw(store, path, |_, _| {}).expect("it is thawed")));
+    check_moments(|store, path| all(&thaw_btree(store, path, |_, _| {}).expect("it is thawed")));
+    let thaw_any = |store: &Hash, path: &Path| {
+        let store = credenza::open(store.path().expect("a path")).expect("the store");
+        thaw_btree(&store, path, |_, _| {}).expect("it is thawed")
+    };
+    check_moments(|store, path| all(&thaw_any(store, path)));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::observe::Recorder;
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
-use crate::{Advice, Bytes, Error, Get, Result, Scan};
+use crate::{Advice, Bytes, Error, ErrorKind, Get, Result, Scan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -513,6 +513,22 @@ impl Scan for Hash {
         F: FnMut(&[u8], &[u8]) -> Result<()>,
     {
         self.verify_records(|_, _| {})?;
+        self.scan(f)
+    }
+
+    /// Every record is checked before. Writers wait meanwhile, readers do not. Where the store is opened for reading only nobody
+    /// waits, and what is written meanwhile may be among the records or not.
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        self.verify_records(|_, _| {})?;
+        let _writers_wait = match self.transaction() {
+            Ok(transaction) => Some(transaction),
+            // It is open for reading only, or this thread keeps the others out already.
+            Err(e) if matches!(e.kind(), ErrorKind::Invalid(_)) => None,
+            Err(e) => return Err(e),
+        };
         self.scan(f)
     }
 

@@ -91,7 +91,7 @@ impl Additions {
                 let Additional { mut load, spool, .. } = *into;
                 if let Some((spool, store)) = spool {
                     wait_for_turn(&store)?;
-                    spool.drain(bar, |_, key, value| load.add(key, value))?;
+                    spool.drain("applying", bar, |_, key, value| load.add(key, value))?;
                 }
                 load.finish()
             }

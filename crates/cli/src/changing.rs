@@ -213,7 +213,7 @@ fn change_all(
         return table.change(|table| read(&mut |key, value| change(table, key, value)));
     }
     let spool = Spool::of(table.store.path().unwrap_or(Path::new(".")), read)?;
-    table.change(|table| spool.drain(bar, |_, key, value| change(table, key, value)))
+    table.change(|table| spool.drain("applying", bar, |_, key, value| change(table, key, value)))
 }
 
 /// Whether a key was in a hash store that was to be removed: one that no store can have is in none.

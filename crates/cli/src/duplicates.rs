@@ -98,7 +98,7 @@ impl Filter {
         };
         if let Some(spool) = spool {
             let (target, count) = (&mut self.target, &mut self.count);
-            spool.drain(bar, |number, key, value| {
+            spool.drain("applying", bar, |number, key, value| {
                 if last.as_ref().is_some_and(|last| last.get(key) != Some(&number)) {
                     return Ok(());
                 }

@@ -82,6 +82,11 @@ impl Output {
         self.writer.get_ref().is_terminal()
     }
 
+    /// Whether who takes it may be slow, or wait for who writes to the store that is read: it is no regular file.
+    pub fn may_wait(&self) -> bool {
+        !self.writer.get_ref().metadata().is_ok_and(|meta| meta.is_file())
+    }
+
     /// Writes what is buffered, and makes a file appear.
     pub fn finish(mut self) -> Result<()> {
         self.writer.flush().map_err(|e| Error::io("write", e).at(&self.name))?;

@@ -3,7 +3,9 @@
 use crate::exit;
 use crate::output::counted;
 use crate::table::TableOf;
-use credenza::{Bytes, Get, Result, Scan, Store};
+use crate::waiting::for_others;
+use credenza::hash::Transaction;
+use credenza::{Bytes, ErrorKind, Get, Result, Scan, Store};
 
 /// What is read.
 #[derive(Debug)]
@@ -24,6 +26,17 @@ impl Readable {
         match self {
             Readable::Store(store) => matches!(store, Store::Hash(_) | Store::BTree(_)),
             Readable::Table(table) => !table.has_several_values(),
+        }
+    }
+
+    /// Keeps others from writing to a hash store, so that all that is read of it until this is dropped is of one moment.
+    /// Nothing where a scan is so by itself; nor where the store is open for reading only, as then nobody can be kept from it.
+    pub fn keep_as_it_is(&self) -> Result<Option<Transaction<'_>>> {
+        let Readable::Store(Store::Hash(store)) = self else { return Ok(None) };
+        match for_others(|| store.transaction()) {
+            Ok(transaction) => Ok(Some(transaction)),
+            Err(e) if matches!(e.kind(), ErrorKind::Invalid(_)) => Ok(None),
+            Err(e) => Err(e),
         }
     }
 
@@ -86,6 +99,15 @@ impl Scan for Readable {
             Readable::Store(store) => store.scan(f),
             Readable::Table(table) => table.scan(f),
         }
+    }
+
+    /// What is opened as a whole has been compared with its checksums, or is while it is read.
+    fn scan_moment<F>(&self, f: F) -> Result<()>
+    where
+        F: FnMut(&[u8], &[u8]) -> Result<()>,
+    {
+        let _writers_wait = self.keep_as_it_is()?;
+        self.scan(f)
     }
 
     fn len(&self) -> Result<u64> {

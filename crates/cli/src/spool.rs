@@ -72,9 +72,14 @@ impl Spool {
         file.write_all(bytes)
     }
 
-    /// Calls `f` with the number, key and value of every record, and shows how far it is.
-    pub fn drain(self, bar: &Bar, f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>) -> Result<()> {
-        bar.begin("applying", Unit::Records, Some(self.count));
+    /// Calls `f` with the number, key and value of every record, and shows how far it is with `what` it does.
+    pub fn drain(
+        self,
+        what: &'static str,
+        bar: &Bar,
+        f: impl FnMut(u64, &[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        bar.begin(what, Unit::Records, Some(self.count));
         let Spool { last, file, folder, count } = self;
         let Some(mut file) = file else { return each(&last[..], count, bar, f) };
         file.write_all(&last).map_err(|e| cannot_write(e, &folder))?;
@@ -133,7 +138,7 @@ mod tests {
             assert_eq!(spool.add(b"key", &value).expect("room"), number);
         }
         let mut count = 0;
-        let read = spool.drain(&Bar::new(true), |number, key, found| {
+        let read = spool.drain("applying", &Bar::new(true), |number, key, found| {
             assert_eq!((number, key, found.len()), (count, &b"key"[..], value.len()));
             count += 1;
             Ok(())
@@ -150,7 +155,7 @@ mod tests {
         }
         let bar = Bar::of_terminal();
         let mut told = Vec::new();
-        let read = spool.drain(&bar, |_, _, _| {
+        let read = spool.drain("applying", &bar, |_, _, _| {
             told.push(bar.told());
             Ok(())
         });

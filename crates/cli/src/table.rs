@@ -201,11 +201,4 @@ impl Freeze for TableOf {
     fn is_at(&self, path: &Path) -> bool {
         self.store.is_at(path)
     }
-
-    fn scan_moment<F>(&self, f: F) -> Result<()>
-    where
-        F: FnMut(&[u8], &[u8]) -> Result<()>,
-    {
-        self.scan(f)
-    }
 }

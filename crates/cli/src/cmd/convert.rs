@@ -3,7 +3,8 @@
 use crate::args::{
     BuildArgs, CDB_TEXT, ReadArgs, TableArgs, exit_status, format_parser, format_value,
 };
-use crate::cmd::{dump, load};
+use crate::cmd::dump::{self, Sink};
+use crate::cmd::load;
 use crate::databases;
 use crate::exit::Status;
 use crate::input;
@@ -36,6 +37,9 @@ use std::sync::Arc;
 /// value a key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
 /// may do no more with a new DST than with SRC. Of a constant, hash or btree store that is damaged nothing is
 /// made: it is compared with its checksums. The limit of a cache is not kept; 'backup' and 'recover' keep it.
+///
+/// DST has what a hash or btree store has at one moment; who writes to a hash store waits until it is read, but not for
+/// a pipe, nor with --read-only: as with 'dump'.
 ///
 /// From a dump of Berkeley DB or LMDB to a btree store each database that has a name becomes a table,
 /// and one whose keys are integers, records numbered, or values several stays so. One without a name
@@ -175,12 +179,24 @@ impl Source {
         }
     }
 
+    /// Adds the records, of a store those that it has at one moment, to a new store; returns how many there were.
     fn each(&self, bar: &Bar, f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<u64> {
         match self {
-            Source::Store(store) => dump::each_record(&**store, bar, f),
+            Source::Store(store) => {
+                let _writers_wait = store.keep_as_it_is()?;
+                dump::each_record(&**store, bar, f)
+            }
             Source::Text(path, format) => {
                 input::each_record(slice::from_ref(path), *format, bar, f)
             }
+        }
+    }
+
+    /// The same where they go to a text, and who takes that may be waited for.
+    fn each_to_text(&self, may_wait: bool, source: &Path, bar: &Bar, f: Sink<'_>) -> Result<()> {
+        match self {
+            Source::Store(store) => dump::each_of_moment(store, source, may_wait, bar, f),
+            Source::Text(..) => self.each(bar, f).map(drop),
         }
     }
 }
@@ -248,7 +264,10 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             let out = Output::create(&args.target, read)?;
             let bar = Bar::new(quiet || out.is_terminal());
             let is_single = matches!(&source, Source::Store(store) if store.has_single_values());
-            dump::write_text(format, is_single, out, |write| source.each(&bar, write).map(drop))?;
+            let may_wait = out.may_wait();
+            dump::write_text(format, is_single, out, |write| {
+                source.each_to_text(may_wait, &args.source, &bar, write)
+            })?;
         }
     }
     Ok(Status::Done)

@@ -120,7 +120,7 @@ pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
         Ok(())
     })?;
     drop(bar);
-    let named = missing.drain(&Bar::new(true), |_, key, _| {
+    let named = missing.drain("applying", &Bar::new(true), |_, key, _| {
         exit::note(format_args!("not found: {}", shown_key(key)));
         Ok(())
     });

@@ -5,17 +5,25 @@ use crate::exit::{self, Status};
 use crate::output::Output;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
+use crate::readable::Readable;
+use crate::spool::Spool;
 use clap::Args;
 use credenza::{ErrorKind, Result, Scan};
 use credenza_formats::Format;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Write every record as text that load reads back.
 ///
 /// The values of one key come in the order in which they were added. A record that the format
 /// cannot hold is an error, never changed or left out; a key of more than 64 KiB, as a cdb of others
 /// may have, is read back by their tools alone. Of a btree store it is one table, in the order of its
-/// keys, as it is at one moment.
+/// keys.
+///
+/// What is written is what a hash or btree store has at one moment. Nobody waits for a btree store. Who writes to a hash
+/// store waits until it is read, and not for a pipe or a terminal: what goes there waits itself, what is over 4 MiB in a
+/// file without a name beside the store, or where none can be made there in that of temporary files, until all is read. With
+/// --unchecked, with --read-only, and for who may not write to it, nobody waits for a hash store, and of changes that
+/// others make meanwhile, also of those of one transaction, some may be in what is written and others not.
 ///
 /// Both forms of db_dump are read by db_load of Berkeley DB and mdb_load of LMDB. That makes a new store of at most
 /// 1 MiB unless the header names a size, which db_load refuses: sed adds it, as below. Of the values of one key
@@ -75,15 +83,20 @@ pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.output);
     let out = Output::create(&args.output, Some(&args.store))?;
     let bar = Bar::new(quiet || out.is_terminal());
-    let is_single = store.has_single_values();
+    let (is_single, may_wait) = (store.has_single_values(), out.may_wait());
     let mut damage = None;
-    write_text(args.to, is_single, out, |write| match each_record(&store, &bar, write) {
-        // What came before it is what is wanted.
-        Err(error) if args.unchecked && matches!(error.kind(), ErrorKind::Corrupt { .. }) => {
-            damage = Some(error);
-            Ok(())
+    write_text(args.to, is_single, out, |write| {
+        if !args.unchecked {
+            return each_of_moment(&store, &args.store, may_wait, &bar, write);
         }
-        done => done.map(drop),
+        match each_record(&store, &bar, write) {
+            // What came before it is what is wanted.
+            Err(error) if matches!(error.kind(), ErrorKind::Corrupt { .. }) => {
+                damage = Some(error);
+                Ok(())
+            }
+            done => done.map(drop),
+        }
     })?;
     Ok(damage.map_or(Status::Done, |error| {
         exit::report(&error);
@@ -109,6 +122,24 @@ pub fn write_text(
     each(&mut |key, value| writer.write(key, value).map_err(|e| e.at(&name)))?;
     writer.finish().map_err(|e| e.at(&name))?;
     out.finish()
+}
+
+/// Calls `f` with every record that the store at `path` has at one moment. Where `f` may wait for whom it gives them to,
+/// nobody who writes to a hash store waits for that: the records do, until all of them are read.
+pub fn each_of_moment(
+    store: &Readable,
+    path: &Path,
+    may_wait: bool,
+    bar: &Bar,
+    f: Sink<'_>,
+) -> Result<()> {
+    let writers_wait = store.keep_as_it_is()?;
+    if writers_wait.is_none() || !may_wait {
+        return each_record(store, bar, f).map(drop);
+    }
+    let spool = Spool::of(path, |add| each_record(store, bar, add).map(drop))?;
+    drop(writers_wait);
+    spool.drain("writing", bar, |_, key, value| f(key, value))
 }
 
 /// Scans `store` and shows how far it is; returns how many records there were.

@@ -17,7 +17,8 @@ use std::path::PathBuf;
 ///
 /// TARGET must not exist; it appears in one step, when all is read and on the disk. It has one value
 /// a key: a store in which a key has several is refused, and 'dump' and 'load --duplicates first' or
-/// 'last' choose one. Of a btree store one table is read. Group and others may do no more with TARGET
+/// 'last' choose one. Of a btree store one table is read. TARGET has what the store has at one moment: who writes to a
+/// hash store waits until it is read, but not with --read-only, where it may have a part of what is written meanwhile. Group and others may do no more with TARGET
 /// than with CONSTANT.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
