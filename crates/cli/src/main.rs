@@ -3,7 +3,7 @@
 //! Reading order: [`args`] (the command line), [`cmd`] (one file for each command), then the small
 //! parts they share: [`input`], [`keys`], [`words`], [`target`], [`duplicates`], [`seen`] and [`spool`] for
 //! what is read and built, [`replaced`] for what is there before, [`private`] for who may read it, [`readable`],
-//! [`changing`], [`table`], [`additions`] and [`session`] for stores that are there, [`output`], [`json`],
+//! [`changing`], [`table`], [`tables`], [`additions`] and [`session`] for stores that are there, [`output`], [`json`],
 //! [`progress`], [`waiting`], [`prompt`] and [`exit`] for what people and programs see.
 //!
 //! Nothing here prints with `println!`, which panics when the reader has gone away: results go
@@ -32,6 +32,7 @@ mod seen;
 mod session;
 mod spool;
 mod table;
+mod tables;
 mod target;
 mod waiting;
 mod way;

@@ -397,6 +397,67 @@ fn numbers_of_records_go_on_in_a_copy() {
     run(&["convert", &store, &copy, "--to", "btree"]).expect(0);
     assert_eq!([append(&store), append(&copy)], [4, 4]);
     run(&["verify", &copy]).expect(0);
+    // Also of one table.
+    let (from, to) = (&store[..], &copy[..]);
+    let args = |command| [command, from, to, "--table", "log"];
+    run(&[&args("convert")[..], &["--to", "btree"]].concat()).expect(0);
+    assert_eq!(append(&copy), 5);
+    std::fs::remove_file(&copy).expect("the copy");
+    run(&[&args("thaw")[..], &["--engine", "btree"]].concat()).expect(0);
+    assert_eq!(append(&copy), 5);
+}
+
+/// It went into the main table, as text and in another order, without a word.
+#[test]
+fn a_table_that_is_copied_alone_stays_what_it_is() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    for (table, text) in [
+        (
+            "ages",
+            "-3	a
+9	b
+10	c
+100	d
+",
+        ),
+        (
+            "members",
+            "staff	bob
+staff	eve
+",
+        ),
+        (
+            "visits",
+            "9	x
+9	a
+100	b
+",
+        ),
+    ] {
+        let load = ["load", &store, "--table", table, "--from", "tsv"];
+        run_with(&load, text.as_bytes()).expect(0);
+        let all = run(&["table", "list", &store]).expect(0).text();
+        let line = all.lines().find(|line| line.contains(table)).expect("the table");
+        let (copy, thawed) = (folder.path("copy"), folder.path(&format!("thawed {table}")));
+        for args in [
+            ["convert", &store, &copy, "--table", table, "--to", "btree", "--json"],
+            ["thaw", &store, &thawed, "--table", table, "--engine", "btree", "--json"],
+        ] {
+            let told = parsed(run(&args));
+            assert_eq!(told["records"], text.lines().count(), "{args:?}");
+            let list = run(&["table", "list", args[2]]).expect(0).text();
+            assert_eq!(list, format!("0\t\n{line}\n"), "{args:?}");
+            let dump = run(&["dump", args[2], "--table", table, "--to", "tsv"]).expect(0);
+            assert_eq!(dump.text(), text, "{args:?}");
+            run(&["verify", args[2]]).expect(0);
+        }
+        let before = std::fs::read(&thawed).expect("the store");
+        let again = ["thaw", &store, &thawed, "--table", table, "--engine", "btree"];
+        let got = run(&again).expect(111);
+        assert!(got.err.contains("there is a file already"), "{}", got.err);
+        assert!(std::fs::read(&thawed).expect("the store") == before);
+    }
 }
 
 #[test]

@@ -11,15 +11,16 @@ use crate::input;
 use crate::interrupt::leave_nothing_of;
 use crate::output::Output;
 use crate::private::as_private_as;
-use crate::progress::{Bar, Unit};
+use crate::progress::Bar;
 use crate::readable::Readable;
 use crate::replaced::{Replaced, check_is_store, is_same};
+use crate::tables;
 use crate::target::{self, Kind, Target};
 use crate::way;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
-use credenza::btree::{BTree, Duplicates};
-use credenza::{BTreeBuilder, Error, ErrorKind, Result, Store};
+use credenza::btree::BTree;
+use credenza::{Error, ErrorKind, Result, Store};
 use credenza_formats::{Compression, Format};
 use std::fs::File;
 use std::io::Read;
@@ -47,7 +48,8 @@ use std::sync::Arc;
 /// makes a table of it. To anything else a dump with several databases is refused.
 ///
 /// Of a btree store the main table is read, or that of --table. From btree to btree, without --table,
-/// all its tables are, as they are at one moment: the new store is as small as can be.
+/// all its tables are, as they are at one moment: the new store is as small as can be. With --table the new store has
+/// that table, under its name and with its kind.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
@@ -148,12 +150,13 @@ impl Source {
         }
     }
 
-    /// A btree store that is read as a whole.
-    fn btree(&self) -> Option<&BTree> {
+    /// A btree store, and the table of it that is read where that is not all of it.
+    fn btree(&self) -> Option<(&BTree, Option<&str>)> {
         match self {
             Source::Store(store) => match &**store {
-                Readable::Store(Store::BTree(store)) => Some(store),
-                _ => None,
+                Readable::Store(Store::BTree(store)) => Some((store, None)),
+                Readable::Table(table) => Some((&table.store, table.name.as_deref())),
+                Readable::Store(_) => None,
             },
             Source::Text(..) => None,
         }
@@ -201,38 +204,6 @@ impl Source {
     }
 }
 
-/// Copies all tables of a btree store, as they are at one moment; returns how many records they have.
-fn copy(store: &BTree, args: &Convert, bar: &Arc<Bar>) -> Result<u64> {
-    let mut builder = target::btree_builder(&args.target, &args.build, bar)?;
-    let named = |e: Error| e.at(&args.source);
-    let snapshot = store.read()?;
-    let mut count = 0;
-    let mut add = |key: &[u8], value: &[u8], builder: &mut BTreeBuilder| {
-        count += 1;
-        bar.count(count);
-        builder.add(key, value)
-    };
-    bar.begin("copying", Unit::Records, None);
-    snapshot.main().scan(|key, value| add(key, value, &mut builder)).map_err(named)?;
-    for name in snapshot.tables().map_err(named)? {
-        let options = snapshot.table_options(&name).map_err(named)?.unwrap_or_default();
-        builder.begin_table_with(&name, &options)?;
-        if options.is_numbered() {
-            let table = snapshot.table(&name).map_err(named)?;
-            builder.skip_numbers(table.map_or(0, |table| table.last_number()))?;
-        }
-        let mut add = |key: &[u8], value: &[u8]| add(key, value, &mut builder);
-        let copied = if options.has_duplicates() == Duplicates::None {
-            snapshot.table(&name).and_then(|table| table.map_or(Ok(()), |t| t.scan(&mut add)))
-        } else {
-            snapshot.multi_table(&name).and_then(|table| table.map_or(Ok(()), |t| t.scan(&mut add)))
-        };
-        copied.map_err(named)?;
-    }
-    builder.finish()?;
-    Ok(count)
-}
-
 /// Whether a file that is no store begins like a text format, or like a packed one: who reads it says so.
 fn is_text(path: &Path) -> bool {
     let mut start = Vec::new();
@@ -275,8 +246,11 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
 
 /// Makes a store of this kind of the source; returns how many records it has.
 fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: bool) -> Result<u64> {
-    if let (Some(store), Kind::BTree) = (source.btree(), kind) {
-        return copy(store, args, bar);
+    if let (Some((store, name)), Kind::BTree) = (source.btree(), kind) {
+        let mut builder = target::btree_builder(&args.target, &args.build, bar)?;
+        let count = tables::copy((store, &args.source), name, &mut builder, bar)?;
+        builder.finish()?;
+        return Ok(count);
     }
     if let (Source::Text(path, format), Kind::BTree) = (source, kind) {
         let builder = target::btree_builder(&args.target, &args.build, bar)?;
