@@ -540,6 +540,16 @@ fn a_script_ends_at_its_first_error() {
     }
 }
 
+/// What looks like a word without an end ended the shell, though it stood in a comment.
+#[test]
+fn comments_of_a_script_are_passed_over() {
+    let folder = Folder::new();
+    let store = store_of(&folder, &[]);
+    let script = "# say \"hello\n  # it's C:\\\n#\n#quit\nput \"#bob\" 1\nget #bob\nget \\#bob\n";
+    assert_eq!(run_with(&["shell", &store], script.as_bytes()).expect(0).text(), "1\n1\n");
+    assert_eq!(dump(&store), records_of(&[("#bob", "1")]));
+}
+
 /// A shell that is killed within a transaction leaves nothing of it, and nobody waits for it.
 #[test]
 fn a_killed_shell_leaves_nothing_of_its_transaction() {

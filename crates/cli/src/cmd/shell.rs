@@ -138,7 +138,6 @@ impl Conversation<'_> {
         let words: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         match words.as_slice() {
             [] => Ok(Said::Done),
-            [first, ..] if first.starts_with(b"#") => Ok(Said::Done),
             [b"get", key] => self.get(key),
             [b"put", key, value] => self.put(key, value),
             [b"append", value] => {
@@ -218,6 +217,7 @@ impl Conversation<'_> {
     }
 }
 
+/// The words of a line; none of one that is a comment, which may have quotes and backslashes as it likes.
 fn words_of(line: &[u8]) -> Result<Vec<Vec<u8>>> {
     if line.len() > LONGEST {
         return Err(Error::invalid(format!(
@@ -225,7 +225,10 @@ fn words_of(line: &[u8]) -> Result<Vec<Vec<u8>>> {
              value, and 'credenza load' records"
         )));
     }
-    words::split(line).map_err(Error::invalid)
+    match line.trim_ascii_start().starts_with(b"#") {
+        true => Ok(Vec::new()),
+        false => words::split(line).map_err(Error::invalid),
+    }
 }
 
 fn not_understood(command: &[u8]) -> Error {
