@@ -8,6 +8,7 @@ use clap::builder::styling::{AnsiColor, Style};
 use credenza::{Error, ErrorKind, Result};
 use credenza_bench::shell::quoted;
 use std::io::{ErrorKind as IoKind, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// What a command that ran to its end has to say to the shell.
@@ -76,10 +77,18 @@ fn to_save(error: &Error) -> Option<String> {
         "hash" | "btree" => {
             Some(format!("`credenza recover {shown} NEW` makes a store of all that is whole of it"))
         }
+        // The error says to restore it, or to build it again.
+        _ if !can_be_dumped(path) => None,
         _ => Some(format!(
             "`credenza dump --unchecked {shown}` writes what can be read of it, wrong as it may be"
         )),
     }
+}
+
+/// Whether `dump --unchecked` has anything to read of a damaged store that never changes: one that is cut off, or whose
+/// header is damaged, is not opened by it, either.
+pub fn can_be_dumped(path: &Path) -> bool {
+    credenza::open(path).is_ok()
 }
 
 /// Says something on standard error that is neither result nor error.

@@ -87,6 +87,37 @@ fn who_is_told_of_damage_is_told_what_to_do_about_it() {
     );
 }
 
+/// The advice was the command that had failed, or one that fails in the same way.
+#[test]
+fn no_advice_goes_in_a_circle() {
+    let folder = Folder::new();
+    let (path, cut) = (damaged(&folder, "constant"), folder.path("cut"));
+    let whole = std::fs::read(&path).expect("a store");
+    // Nothing can be read of one that is cut off, nor of one with more behind it.
+    for bytes in [whole[..600].to_vec(), [&whole[..], b"more"].concat()] {
+        std::fs::write(&cut, bytes).expect("a file");
+        let target = folder.path("target");
+        for args in [
+            &["verify", &cut][..],
+            &["dump", &cut],
+            &["dump", "--unchecked", &cut],
+            &["recover", &cut, &target],
+        ] {
+            let err = run(args).expect(111).err;
+            assert!(!err.contains("dump --unchecked"), "{args:?}: {err}");
+            assert!(err.contains("restore the file from a copy"), "{args:?}: {err}");
+        }
+    }
+    // Where it ends while it is read, what can be done is done.
+    let mut bytes = whole;
+    let end = bytes.len();
+    bytes[end / 2..].fill(0xff);
+    std::fs::write(&cut, bytes).expect("a file");
+    let err = run(&["dump", "--unchecked", &cut]).expect(111).err;
+    assert!(err.contains("damaged at") && !err.contains("dump --unchecked"), "{err}");
+    assert!(run(&["verify", &cut]).expect(111).err.contains("`credenza dump --unchecked"));
+}
+
 /// What is read up to where nothing can be read any more is kept, and checked only if that is not forbidden.
 #[test]
 fn what_is_dumped_unchecked_is_kept_up_to_where_that_ends() {

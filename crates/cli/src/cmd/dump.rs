@@ -99,7 +99,11 @@ pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
         }
     })?;
     Ok(damage.map_or(Status::Done, |error| {
-        exit::report(&error);
+        match store.is_changing() {
+            true => exit::report(&error),
+            // What can be done about it is done.
+            false => exit::say(&error),
+        }
         Status::Failed
     }))
 }

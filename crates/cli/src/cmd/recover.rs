@@ -64,9 +64,12 @@ pub fn run(args: &Recover, quiet: bool) -> Result<Status> {
     let is_empty = std::fs::metadata(&args.store).is_ok_and(|meta| meta.len() == 0);
     let done = done.map_err(|error| match kind {
         Ok(kind) if error.is_bad_file() && !matches!(kind, "hash" | "btree") => {
+            let what_to_do = match exit::can_be_dumped(&args.store) {
+                true => "of a damaged one 'credenza dump --unchecked' writes what can be read",
+                false => "nothing of it can be read, so restore the file from a copy, or build it again",
+            };
             Error::invalid(format!(
-                "recover is for hash and btree stores, and this is one of kind '{kind}'; of a damaged one \
-                 'credenza dump --unchecked' writes what can be read"
+                "recover is for hash and btree stores, and this is one of kind '{kind}'; {what_to_do}"
             ))
             .at(&args.store)
         }
