@@ -6,6 +6,7 @@ use crate::table::TableOf;
 use crate::waiting::for_others;
 use credenza::hash::Transaction;
 use credenza::{Bytes, ErrorKind, Get, Result, Scan, Store};
+use std::borrow::Cow;
 
 /// What is read.
 #[derive(Debug)]
@@ -19,6 +20,15 @@ impl Readable {
     /// Whether others may change it meanwhile, who wait for, or cannot use, what is held.
     pub fn is_changing(&self) -> bool {
         matches!(self, Readable::Table(_) | Readable::Store(Store::Hash(_) | Store::BTree(_)))
+    }
+
+    /// The table that is read, of a btree store.
+    pub fn btree(&self) -> Option<Cow<'_, TableOf>> {
+        match self {
+            Readable::Table(table) => Some(Cow::Borrowed(table)),
+            Readable::Store(Store::BTree(store)) => Some(Cow::Owned(TableOf::main(store.clone()))),
+            Readable::Store(_) => None,
+        }
     }
 
     /// Whether no key can have several values.

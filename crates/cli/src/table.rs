@@ -61,13 +61,16 @@ impl TableOf {
 
     /// Calls `f` with the table as it is now.
     pub fn read<R>(&self, f: impl FnOnce(AnyTable<'_>) -> Result<R>) -> Result<R> {
+        self.moment()?.read(f)
+    }
+
+    /// The table as it is now, to read it again and again.
+    pub fn moment(&self) -> Result<Moment<'_>> {
         let snapshot = match self.lease {
             None => self.store.read()?,
             Some(lease) => self.store.read_for(lease)?,
         };
-        let found = self.within_snapshot(&snapshot);
-        let done = found.and_then(|table| f(table.ok_or_else(|| self.missing())?));
-        done.map_err(|e| self.named(e))
+        Ok(Moment { table: self, snapshot })
     }
 
     /// An error if the table is another one now.
@@ -140,6 +143,29 @@ impl TableOf {
 
     fn missing(&self) -> Error {
         self.named(no_table(self.name.as_deref().unwrap_or_default()))
+    }
+}
+
+/// A table as it was at one moment, for as long as its lease, or else as this is kept.
+#[derive(Debug)]
+pub struct Moment<'s> {
+    table: &'s TableOf,
+    snapshot: Snapshot<'s>,
+}
+
+impl Moment<'_> {
+    /// Calls `f` with the table as it was; what is read under a lease is in memory until `f` returns.
+    pub fn read<R>(&mut self, f: impl FnOnce(AnyTable<'_>) -> Result<R>) -> Result<R> {
+        let table = self.table;
+        let found = table.within_snapshot(&self.snapshot);
+        let done = found.and_then(|found| f(found.ok_or_else(|| table.missing())?));
+        self.snapshot.release_memory();
+        done.map_err(|e| table.named(e))
+    }
+
+    /// Whether it has a lease.
+    pub fn has_lease(&self) -> bool {
+        self.table.lease.is_some()
     }
 }
 

@@ -367,8 +367,11 @@ fn who_reads_longer_than_its_lease_is_told_so_when_another_writes() {
     let folder = Folder::new();
     let store = folder.store("btree", &plain_records(60_000));
     let multi = multi_table(&folder);
+    let keys: String = (0..60_000).map(|i| format!("key{i}\n")).collect();
+    let keys = folder.file("keys", keys);
     for (store, args) in [
-        (&store, &["dump", &store][..]),
+        (&store, &["get", &store, "-k", &keys][..]),
+        (&store, &["dump", &store]),
         (&store, &["scan", &store, "--json"]),
         (&store, &["range", &store, "key1"]),
         (&store, &["range", &store, "--prefix", "key", "--to", "tsv"]),

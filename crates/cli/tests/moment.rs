@@ -2,6 +2,7 @@
 
 mod common;
 use common::*;
+use credenza::btree::BTree;
 use credenza::hash::{Batch, Hash};
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -69,6 +70,37 @@ fn what_is_made_of_a_hash_store_in_use_is_of_one_moment() {
             let made = folder.path(&format!("{engine}-{i}"));
             run(&["thaw", &store, &made, "--engine", engine]).expect(0);
             check_moment(&dump(&made), "thaw");
+        }
+    });
+}
+
+/// Each key was looked up in the store as it was then.
+#[test]
+fn answers_of_a_btree_store_in_use_are_of_one_moment() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    let written = BTree::create(&store).expect("a store");
+    let write = |round: u64| {
+        let mut transaction = written.write().expect("a transaction");
+        let value = round.to_le_bytes();
+        for key in [b"a", b"b"] {
+            transaction.main().insert(key, &value).expect("room");
+            transaction.create_table("t").expect("a table").insert(key, &value).expect("room");
+        }
+        transaction.commit().expect("it is committed");
+    };
+    write(0);
+    let keys = folder.file("keys", "a\nb\n".repeat(10_000));
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = OnDrop(|| is_over.store(true, Ordering::Relaxed));
+        let goes_on = || !is_over.load(Ordering::Relaxed);
+        scope.spawn(move || (1..).take_while(|_| goes_on()).for_each(write));
+        for more in [&[][..], &["--table", "t"], &["--all"], &["--lease", "3600", "--nth", "1"]] {
+            let got = run(&[&["get", &store, "-k", &keys][..], more].concat()).expect(0);
+            let found = parse_cdb_text(&got.out);
+            assert_eq!(found.len(), 20_000, "{more:?}");
+            assert!(found.iter().all(|record| record.1 == found[0].1), "{more:?}");
         }
     });
 }

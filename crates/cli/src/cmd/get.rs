@@ -1,14 +1,15 @@
 //! `credenza get`: the value of a key, or of many keys.
 
-use crate::args::{ReadArgs, TableArgs, exit_status, format_parser, from_one};
+use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, format_parser, from_one};
 use crate::exit::{self, Status};
 use crate::json;
 use crate::keys::{self, Layout};
 use crate::output::{Output, shown_key};
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
+use crate::table::Moment;
 use clap::{ArgGroup, Args};
-use credenza::{Error, Get as _, Result};
+use credenza::{Bytes, Error, Get as _, Result};
 use credenza_formats::{Format, Writer};
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,7 +18,8 @@ use std::path::PathBuf;
 ///
 /// The value of one KEY is written as it is, with nothing added but a line end at a terminal. For many keys (--keys-from) the
 /// records found are written as text, in the order of the keys; keys that are missing are named
-/// on standard error (not with --quiet) and the exit status is 100.
+/// on standard error (not with --quiet) and the exit status is 100. Of a btree store all of them are what it has at one
+/// moment, that when the command begins; of a hash store each is what the key has when it is looked up.
 #[derive(Debug, Args)]
 // By itself it would have the store last.
 #[command(override_usage = "credenza get [OPTIONS] <STORE> <KEY|--keys-from <FILE>>")]
@@ -80,6 +82,9 @@ pub struct Get {
     table: TableArgs,
 
     #[command(flatten)]
+    lease: LeaseArgs,
+
+    #[command(flatten)]
     read: ReadArgs,
 }
 
@@ -103,6 +108,7 @@ struct Form {
 /// Runs the command.
 pub fn run(args: &Get, quiet: bool) -> Result<Status> {
     let store = args.read.open_table(&args.store, &args.table)?;
+    let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     if let (Readable::Table(table), true) = (&store, args.hex) {
         table.check_hex()?;
     }
@@ -121,12 +127,15 @@ fn answer_all(args: &Get, store: &Readable, out: &mut Output, quiet: bool) -> Re
         None => Want::First,
     };
     let answers = Answers::new(args, out);
-    let mut lookup = Lookup { store, want, answers, missing: 0, quiet, bar: &bar };
+    let mut lookup = Lookup { want, answers, missing: 0, quiet, bar: &bar };
     match (&args.key, &args.keys_from) {
-        (Some(key), _) => {
-            lookup.batch(&[keys::of_argument(key, args.hex)?])?;
-        }
+        (Some(key), _) => lookup.one_by_one(store, &[keys::of_argument(key, args.hex)?])?,
         (None, Some(path)) => {
+            let table = store.btree();
+            let mut looked = match &table {
+                Some(table) => Looked::Moment(Box::new(table.moment()?)),
+                None => Looked::Store(store),
+            };
             bar.begin("looking up", Unit::Records, None);
             let layout = match args.from {
                 Some(format) => Layout::Records(format),
@@ -138,7 +147,7 @@ fn answer_all(args: &Get, store: &Readable, out: &mut Output, quiet: bool) -> Re
                 Readable::Store(_) => Ok(()),
             };
             keys::each_batch(path, layout, args.hex, check, |keys| {
-                lookup.batch(keys)?;
+                lookup.batch(&mut looked, keys)?;
                 done += keys.len() as u64;
                 bar.at(done);
                 Ok(())
@@ -164,8 +173,14 @@ enum Want {
     All,
 }
 
+/// What many keys are looked up in.
+enum Looked<'a> {
+    /// As it is when each of them is.
+    Store(&'a Readable),
+    Moment(Box<Moment<'a>>),
+}
+
 struct Lookup<'a> {
-    store: &'a Readable,
     want: Want,
     answers: Answers<'a>,
     missing: u64,
@@ -175,15 +190,22 @@ struct Lookup<'a> {
 
 impl Lookup<'_> {
     /// Looks `keys` up and writes the answers in their order.
-    fn batch(&mut self, keys: &[Vec<u8>]) -> Result<()> {
-        let store = self.store;
-        match self.want {
-            // Copied one by one: what is held while somebody is slow to read the answers keeps the
-            // store's writers from reusing its space.
-            Want::First if store.is_changing() => {
-                keys.iter().try_for_each(|key| self.answer(key, store.get(key)?.as_deref()))
+    fn batch(&mut self, looked: &mut Looked<'_>, keys: &[Vec<u8>]) -> Result<()> {
+        match looked {
+            Looked::Moment(moment) => {
+                // What is read under a lease is copied: no more than for one key at a time.
+                let at_once = if moment.has_lease() { 1 } else { keys.len().max(1) };
+                keys.chunks(at_once).try_for_each(|keys| {
+                    moment.read(|table| {
+                        keys.iter().try_for_each(|key| match self.want {
+                            Want::First => self.answer(key, table.get(key)?.as_deref()),
+                            _ => self.answer_of_all(key, &table.get_all(key)?),
+                        })
+                    })
+                })
             }
-            Want::First => {
+            // What never changes may be held while somebody is slow to read the answers.
+            Looked::Store(store) if matches!(self.want, Want::First) && !store.is_changing() => {
                 let mut written = Ok(());
                 store.get_many(keys, |i, value| {
                     if let (Ok(()), Some(key)) = (&written, keys.get(i)) {
@@ -192,19 +214,29 @@ impl Lookup<'_> {
                 })?;
                 written
             }
-            Want::Nth(n) => keys.iter().try_for_each(|key| {
-                let values = store.get_all(key)?;
-                let index = usize::try_from(n - 1).unwrap_or(usize::MAX);
-                self.answer(key, values.get(index).map(|value| &**value))
-            }),
-            Want::All => keys.iter().try_for_each(|key| {
-                let values = store.get_all(key)?;
-                if values.is_empty() {
-                    return self.answer(key, None);
-                }
-                values.iter().try_for_each(|value| self.answer(key, Some(value)))
-            }),
+            Looked::Store(store) => self.one_by_one(store, keys),
         }
+    }
+
+    /// The same with copies of what changes: what is held while somebody is slow to read the answers keeps the store's
+    /// writers from reusing its space.
+    fn one_by_one(&mut self, store: &Readable, keys: &[Vec<u8>]) -> Result<()> {
+        keys.iter().try_for_each(|key| match self.want {
+            Want::First => self.answer(key, store.get(key)?.as_deref()),
+            _ => self.answer_of_all(key, &store.get_all(key)?),
+        })
+    }
+
+    /// Writes what is wanted of all values of a key.
+    fn answer_of_all(&mut self, key: &[u8], values: &[Bytes<'_>]) -> Result<()> {
+        if let Want::Nth(n) = self.want {
+            let index = usize::try_from(n - 1).unwrap_or(usize::MAX);
+            return self.answer(key, values.get(index).map(|value| &**value));
+        }
+        if values.is_empty() {
+            return self.answer(key, None);
+        }
+        values.iter().try_for_each(|value| self.answer(key, Some(value)))
     }
 
     fn answer(&mut self, key: &[u8], value: Option<&[u8]>) -> Result<()> {
