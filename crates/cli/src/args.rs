@@ -13,14 +13,15 @@ use crate::waiting;
 use crate::way;
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue};
+use clap::{Arg, Args, CommandFactory, Parser, Subcommand, ValueEnum};
 use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
 use credenza::stats::Statistics;
 use credenza::{Access, Durability, Error, ErrorKind, OpenOptions, Result, Store};
 pub use credenza_bench::size;
 use credenza_formats::Format;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -83,20 +84,53 @@ pub struct Cli {
 impl Cli {
     /// What the words of a command line ask for.
     pub fn of(words: impl Iterator<Item = OsString>) -> Result<Cli, clap::Error> {
-        credenza_bench::parsed(self::words(words))
+        let (words, is_null) = self::words(words);
+        credenza_bench::parsed(words).map_err(|mut error: clap::Error| {
+            if is_null && error.kind() == clap::error::ErrorKind::MissingRequiredArgument {
+                let tip = "-0 is taken for --null; for the key -0 write '-- -0' at the end";
+                let tip = ContextValue::StyledStrs(vec![tip.into()]);
+                error.insert(ContextKind::Suggested, tip);
+            }
+            error
+        })
     }
 }
 
 /// The words of the command line, with the option -0 of 'get' and 'delete' as --null: beside keys that may
-/// be negative numbers it would be taken for one.
-fn words(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+/// be negative numbers it would be taken for one. And whether it was there.
+fn words(words: impl Iterator<Item = OsString>) -> (Vec<OsString>, bool) {
     let mut words: Vec<OsString> = words.collect();
     let command = words.iter().skip(1).find(|word| *word != "-q" && *word != "--quiet");
-    if command.is_some_and(|command| command == "get" || command == "delete") {
-        let options = words.iter_mut().take_while(|word| **word != "--");
-        options.filter(|word| **word == "-0").for_each(|word| *word = "--null".into());
+    let command = command.filter(|command| *command == "get" || *command == "delete");
+    let Some(command) = command.and_then(|name| Cli::command().find_subcommand(name).cloned())
+    else {
+        return (words, false);
+    };
+    let (mut is_value, mut is_null) = (false, false);
+    for word in words.iter_mut().take_while(|word| **word != "--") {
+        if *word == "-0" && !is_value {
+            *word = "--null".into();
+            is_null = true;
+        }
+        is_value = !is_value && takes_next(&command, word);
     }
-    words
+    (words, is_null)
+}
+
+/// Whether the word is an option, or several of one letter, that has its value in the next word.
+fn takes_next(command: &clap::Command, word: &OsStr) -> bool {
+    let Some(word) = word.to_str() else { return false };
+    let takes = |is_it: &dyn Fn(&Arg) -> bool| {
+        command.get_arguments().any(|arg| is_it(arg) && arg.get_action().takes_values())
+    };
+    if let Some(name) = word.strip_prefix("--") {
+        return takes(&|arg| arg.get_long() == Some(name));
+    }
+    let letters = word.strip_prefix('-').unwrap_or_default();
+    // What follows the first that takes a value is its value.
+    letters
+        .find(|letter| takes(&|arg| arg.get_short() == Some(letter)))
+        .is_some_and(|at| letters[at..].chars().count() == 1)
 }
 
 #[derive(Debug, Subcommand)]
@@ -467,7 +501,7 @@ pub fn format_value(format: Format, name: String) -> PossibleValue {
 #[cfg(test)]
 mod tests {
     use super::{Cli, durability, seconds, size};
-    use clap::CommandFactory;
+    use clap::CommandFactory as _;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -90,6 +90,33 @@ fn one_value_of_several_is_deleted() {
 }
 
 /// Numbers with hundreds of zeros were shown without an exponent.
+/// Behind an option that takes a value it is that, not an option.
+#[test]
+fn what_is_called_as_an_option_can_be_deleted() {
+    let folder = Folder::new();
+    let store = folder.store("btree", &records_of(&[("a", "-0"), ("-0", "b"), ("-0k", "c")]));
+    for args in [&["a", "--value", "-0"][..], &["--value=b", "--", "-0"], &["--", "-0k"]] {
+        run(&[&["delete", &store][..], args].concat()).expect(0);
+    }
+    assert_eq!(dump(&store), []);
+    run(&["put", &store, "a", "1"]).expect(0);
+    for args in
+        [&["delete", &store, "-0"][..], &["delete", &store, "a", "-0"], &["get", &store, "-0"]]
+    {
+        let err = run(args).expect(111).err;
+        assert!(err.contains("for the key -0 write '-- -0'"), "{args:?}: {err}");
+    }
+    assert_eq!(dump(&store), records_of(&[("a", "1")]));
+    // A file of keys, be it named so.
+    let names = folder.file("-0", "a\0");
+    for args in [["-k", "-0", "-0"], ["-0", "--keys-from", "-0"], ["-qk", "-0", "-0"]] {
+        run(&["put", &store, "a", "1"]).expect(0);
+        let mut command = credenza(&["delete", &store]);
+        command.args(args).current_dir(folder.0.path()).assert().success();
+        assert_eq!(dump(&store), [], "{args:?} {names}");
+    }
+}
+
 #[test]
 fn large_and_small_numbers_are_shown_by_their_exponents() {
     let folder = Folder::new();

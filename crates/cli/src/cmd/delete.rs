@@ -74,6 +74,11 @@ pub struct Delete {
 
 /// Runs the command.
 pub fn run(args: &Delete, quiet: bool) -> Result<Status> {
+    // The parser asks for no file of keys where there are others.
+    if args.null && args.keys_from.is_none() {
+        let what = "--null, or -0, is about the keys in the file of --keys-from; for the key -0 write '-- -0' at the end";
+        return Err(Error::invalid(what));
+    }
     let keys = args.keys.iter().map(|key| keys::of_argument(key, args.hex));
     let keys = keys.collect::<Result<Vec<_>>>()?;
     let store = args.write.open(&args.store, &args.table, false)?;
