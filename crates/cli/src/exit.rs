@@ -3,10 +3,10 @@
 //! The statuses are those of the cdb tools: 0 done, 100 key not found, 111 error, wrong usage
 //! included. A reader that has seen enough and closes the pipe is no error: status 0, no message.
 
-use crate::output::{printable, shown};
+use crate::output::printable;
 use clap::builder::styling::{AnsiColor, Style};
 use credenza::{Error, ErrorKind, Result};
-use credenza_bench::shell::quoted;
+use credenza_bench::shell::quoted_path;
 use std::io::{ErrorKind as IoKind, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -72,7 +72,7 @@ pub fn say(error: &Error) {
 /// What can be done with a store that is damaged.
 fn to_save(error: &Error) -> Option<String> {
     let (ErrorKind::Corrupt { .. }, Some(path)) = (error.kind(), error.path()) else { return None };
-    let shown = quoted(&shown(path));
+    let shown = quoted_path(path);
     match credenza::kind_of(path).ok()? {
         "hash" | "btree" => {
             Some(format!("`credenza recover {shown} NEW` makes a store of all that is whole of it"))

@@ -87,6 +87,31 @@ fn who_is_told_of_damage_is_told_what_to_do_about_it() {
     );
 }
 
+/// Whatever the store is called, what is said can be typed.
+#[test]
+fn what_is_advised_can_be_typed() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = Folder::new();
+    let path = damaged(&folder, "hash");
+    for name in [&b"-dash"[..], b"it's a $(name)", b"line\nend", b"\xff\\", "\u{202e}".as_bytes()] {
+        let named = folder.0.path().join(std::ffi::OsStr::from_bytes(name));
+        std::fs::copy(&path, &named).expect("a copy");
+        let mut verify = credenza(&["verify", "--"]);
+        let got = verify.arg(named.file_name().expect("a name")).current_dir(folder.0.path());
+        let err =
+            String::from_utf8(got.output().expect("the program starts").stderr).expect("text");
+        let advice = err.lines().last().and_then(|line| line.split('`').nth(1)).expect("advice");
+        let typed = advice.replacen("credenza", "\"$0\"", 1).replace("NEW", "new");
+        let done = std::process::Command::new("bash")
+            .args(["-c".as_ref(), typed.as_ref(), program().as_os_str()])
+            .current_dir(folder.0.path())
+            .output()
+            .expect("a shell");
+        assert!(done.status.success(), "{typed}: {}", String::from_utf8_lossy(&done.stderr));
+        std::fs::remove_file(folder.path("new")).expect("what was made");
+    }
+}
+
 /// The advice was the command that had failed, or one that fails in the same way.
 #[test]
 fn no_advice_goes_in_a_circle() {

@@ -27,6 +27,9 @@ pub(super) enum Subject {
 pub(super) struct Facts {
     /// The file.
     pub(super) source: String,
+    /// And with all the bytes of its name.
+    #[serde(skip)]
+    pub(super) path: PathBuf,
     /// "records" or "trace".
     pub(super) kind: &'static str,
     pub(super) records: u64,
@@ -108,7 +111,8 @@ pub(super) fn look(args: &AdviseArgs) -> Result<(Subject, Facts)> {
     }
     let facts =
         facts_of(|| records.iter().map(|(key, _)| key), || records.iter().map(|(_, v)| v.len()));
-    let mut facts = Facts { source, kind: "records", repeated, ..facts };
+    let path = path.to_owned();
+    let mut facts = Facts { source, path, kind: "records", repeated, ..facts };
     (facts.numbers, facts.is_numbered) = numbers(&records);
     Ok((Subject::Records { records, named }, facts))
 }
@@ -120,6 +124,7 @@ where
 {
     Facts {
         source: String::new(),
+        path: PathBuf::new(),
         kind: "",
         records: keys().count() as u64,
         key_bytes: keys().map(|key| key.len() as u64).sum(),

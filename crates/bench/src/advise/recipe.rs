@@ -4,7 +4,7 @@ use super::candidates::Candidate;
 use super::class::Class;
 use super::look::{Facts, Subject};
 use super::usage::Usage;
-use crate::shell::quoted;
+use crate::shell::quoted_path;
 use serde::Serialize;
 
 /// What to do.
@@ -97,7 +97,7 @@ fn commands(candidate: &Candidate, subject: &Subject, facts: &Facts) -> Vec<Stri
             _ => format!("credenza create {NAME}{engine}"),
         }];
     };
-    let file = quoted(&facts.source);
+    let file = quoted_path(&facts.path);
     let from = named.map_or_else(String::new, |format| format!(" --from {format}"));
     let to = if store == "constant" { String::new() } else { format!(" --to {store}") };
     if candidate.form.keys.is_some() {
