@@ -417,6 +417,9 @@ fn what_is_whole_is_saved() {
         }
     }
     let state = state_of(&store, "store");
+    let in_use = recover(&path, &saved, |_, _| {}).unwrap_err();
+    assert!(in_use.to_string().contains("somebody has the store open"), "{in_use}");
+    drop(store);
     let mut told = Vec::new();
     let found = recover(&path, &saved, |done, total| told.push((done, total))).unwrap();
     assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == state);

@@ -340,6 +340,7 @@ fn recovery_brings_nothing_back_that_was_dropped() {
     assert!(store.stats().unwrap().evictions > 5);
     (150..190).for_each(|i| must(store.remove(&key(i))));
     let state = state_of(&store, "before");
+    drop(store);
     let saved = folder.path().join("saved");
     let found = recover(&path, &saved, |_, _| {}).unwrap();
     assert!(found.records > 190, "nothing that was dropped is there: {found:?}");
@@ -374,6 +375,9 @@ fn what_was_dropped_stays_away() {
     assert_eq!(other.limit(), 100_000);
     other.insert(b"new", &[0; 50_000]).unwrap();
     check_limit(&other, 100_000, "backup");
+    let thawed = credenza::thaw(&store, folder.path().join("thawed"), |_, _| {}).unwrap();
+    assert!(state_of(&thawed, "thawed") == state && thawed.limit() == 0);
+    drop(store);
     let saved = folder.path().join("saved");
     recover(&path, &saved, |_, _| {}).unwrap();
     let found = Hash::open(&saved).unwrap();
@@ -383,9 +387,6 @@ fn what_was_dropped_stays_away() {
     assert!(found.iter().all(|(key, value)| state.get(key) == Some(value)), "brought back");
     // What is recovered is within its own limit, with its own reserve.
     assert!(missing * 8 < state.len(), "{missing} of {} lost", state.len());
-    let thawed = credenza::thaw(&store, folder.path().join("thawed"), |_, _| {}).unwrap();
-    assert!(state_of(&thawed, "thawed") == state && thawed.limit() == 0);
-    drop(store);
     fs::remove_file(index_of(&path)).unwrap();
     let reader = Hash::options().read_only(true).open(&path).unwrap();
     assert!(state_of(&reader, "read only") == state);
@@ -511,6 +512,7 @@ fn what_is_recovered_is_whole_or_refused() {
     };
     let (_folder, path, store) = in_folder(4 << 20);
     (0..3000).for_each(|i| must(store.insert(&key(i), &[7; 1000])));
+    drop(store);
     let saved = mount.path().join("saved");
     let error = recover(&path, &saved, |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("free some space"), "{error}");

@@ -11,8 +11,8 @@ use super::page::Link;
 use super::tree::levels;
 use crate::os::atomic::Ordering;
 use crate::os::file::open_changing;
-use crate::os::lock::{Want, is_locked, lock_range};
-use crate::os::opening::{OPEN, READING, await_free, opening};
+use crate::os::lock::{Want, lock_range};
+use crate::os::opening::{OPEN, READING, await_free, opening, refuse_writers};
 use crate::os::process::prepare;
 use crate::os::session::Session;
 use crate::os::shared::SharedMap;
@@ -80,13 +80,7 @@ impl Core {
         path: &Path,
         header: impl FnOnce(&[u8]) -> Result<Header>,
     ) -> Result<Core> {
-        if is_locked(file, OPEN)? {
-            return Err(Error::invalid(
-                "somebody has the store open who may write, and readers that may not write to its file \
-                 cannot say what they read: get permission to write, or read a copy ('credenza \
-                 backup'), or wait until the store is closed",
-            ));
-        }
+        refuse_writers(file)?;
         let core = Core::mapped(file, false, Some(path), header)?;
         lock_range(file, READING, Want::Shared, true)?;
         Ok(core)

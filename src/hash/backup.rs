@@ -204,12 +204,13 @@ pub struct Recovered {
 
 /// Copies every record that is whole in the damaged store at `from` into a new one at `to`, in the
 /// order in which they were written. A key whose last record is lost gets the value it had before.
-/// The damaged store is only read, and the new one appears whole or not at all. The new one has the same limit; of a store with a limit a key
+/// The damaged store is only read, and nobody may have it open to write meanwhile; the new one appears whole or not at all. The new one has the same limit; of a store with a limit a key
 /// whose last record is lost may be absent, for what it had before may have been dropped. `progress` is told
 /// how many bytes have been read, and of how many.
 ///
 /// # Errors
-/// Neither the header of `from` is whole nor the copy of it, or `to` exists or cannot be written.
+/// Neither the header of `from` is whole nor the copy of it, or somebody has it open to write; or `to` exists or cannot be
+/// written.
 pub fn recover(
     from: impl AsRef<Path>,
     to: impl AsRef<Path>,

@@ -22,7 +22,7 @@ use crate::os::file::{open_changing, open_regular, read_head};
 use crate::os::holes::fill_holes;
 use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
-use crate::os::opening::{Opening, READING, if_alone, opening};
+use crate::os::opening::{OPEN, Opening, READING, await_free, if_alone, opening, refuse_writers};
 use crate::os::place::sync_folder_of;
 use crate::os::process::{moves, own_pid, prepare, random_word};
 use crate::os::publish;
@@ -262,9 +262,12 @@ impl Core {
         done
     }
 
-    /// Maps a damaged store for reading, whatever is behind its header.
+    /// Maps a damaged store for reading, whatever is behind its header. Nothing keeps what is read of it from being written
+    /// over: nobody may write.
     pub(crate) fn open_to_recover(path: &Path) -> Result<Core> {
         let (file, meta) = open_regular(path)?;
+        await_free(&file, OPEN)?;
+        refuse_writers(&file)?;
         let header = Header::of_damaged(&read_head(&file, meta.len(), COPY_END)?)?;
         let data = SharedMap::new(file, false, DATA_ROOM)?;
         let index =

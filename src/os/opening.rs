@@ -114,6 +114,18 @@ pub(crate) fn await_free(file: &File, at: u64) -> Result<()> {
     holds_soon(|| Ok(!is_locked(file, at)?)).map(drop)
 }
 
+/// An error if somebody has the store open who may write to it: for who reads it without saying so in it.
+pub(crate) fn refuse_writers(file: &File) -> Result<()> {
+    if !is_locked(file, OPEN)? {
+        return Ok(());
+    }
+    Err(Error::invalid(
+        "somebody has the store open who may write, and readers that may not write to its file \
+         cannot say what they read: get permission to write, or read a copy ('credenza \
+         backup'), or wait until the store is closed",
+    ))
+}
+
 /// Whether it holds within a fifth of a second that nobody is in the way.
 pub(crate) fn holds_soon(mut holds: impl FnMut() -> Result<bool>) -> Result<bool> {
     for _ in 0..MOMENTS {

@@ -87,6 +87,26 @@ fn who_is_told_of_damage_is_told_what_to_do_about_it() {
     );
 }
 
+/// Of a hash store it was saved what he had not yet written over, without a word.
+#[test]
+fn a_store_that_somebody_writes_to_is_not_recovered() {
+    use credenza::{btree::BTree, hash::Hash};
+    let folder = Folder::new();
+    let target = folder.path("target");
+    let (hash, btree) = (folder.path("hash"), folder.path("btree"));
+    let in_use = (Hash::create(&hash).expect("a store"), BTree::create(&btree).expect("a store"));
+    for store in [&hash, &btree] {
+        let got = run(&["recover", store, &target]).expect(111);
+        let what = format!("error: {store}: somebody has the store open who may write");
+        assert!(got.err.starts_with(&what), "{}", got.err);
+    }
+    drop(in_use);
+    for store in [&hash, &btree] {
+        run(&["recover", store, &target]).expect(0);
+        std::fs::remove_file(&target).expect("what was made");
+    }
+}
+
 /// Whatever the store is called, what is said can be typed.
 #[test]
 fn what_is_advised_can_be_typed() {
