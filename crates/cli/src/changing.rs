@@ -7,6 +7,7 @@ use crate::progress::Bar;
 use crate::spool::Spool;
 use crate::table::{TableOf, check_value};
 use crate::waiting::for_others;
+use credenza::btree::TableOptions;
 use credenza::hash::Hash;
 use credenza::{Error, ErrorKind, Result, Scan, Store};
 use std::borrow::Cow;
@@ -137,6 +138,14 @@ impl Changing {
         match self {
             Changing::BTree(table) if hex => table.check_hex(),
             _ => Ok(()),
+        }
+    }
+
+    /// The table that is changed, of a btree store.
+    pub fn table(&self) -> Option<&TableOptions> {
+        match self {
+            Changing::Hash(_) => None,
+            Changing::BTree(table) => Some(&table.options),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Text on its way into the tables of a new btree store: a dump of Berkeley DB or LMDB may have several
 //! databases, and says what their keys are.
 
+use crate::any_table::is_text;
 use crate::cmd::convert::several_values;
 use crate::exit;
 use crate::input::{self, Refusal};
-use crate::output::counted;
+use crate::output::{counted, escaped};
 use crate::progress::Bar;
 use crate::table::check_value;
 use crate::target::Kind;
@@ -76,16 +77,13 @@ impl Tables {
             self.check_replaced(source)?;
             self.has_several = database.name.is_none() && database.repeats != Repeats::None;
             let Some(name) = &database.name else {
-                if (database.has_integer_keys || database.is_numbered) && !self.quiet {
-                    let (keys, text) = match database.is_numbered {
-                        true => ("numbers of records", "their digits"),
-                        false => ("integers", "their bytes"),
-                    };
+                if let (Some((keys, text)), false) = (numbers_of(database), self.quiet) {
                     exit::note(format_args!(
                         "the keys of this dump are {keys}, and those of the main table {text}: a line database=NAME in its \
                          header makes a table of {keys} of it"
                     ));
                 }
+                note_order(database, &self.options, self.quiet);
                 self.builder.begin_main()?;
                 continue;
             };
@@ -96,6 +94,7 @@ impl Tables {
                 )))
             })?;
             (self.keys, self.options) = kind_of(database, key);
+            note_order(database, &self.options, self.quiet);
             let begun = self.builder.begin_table_with(name, &self.options);
             begun.map_err(|e| match e.kind() {
                 // The name is none for a table: its place helps.
@@ -134,6 +133,55 @@ impl Tables {
             return Err(Error::invalid(what).at(input::name_of(source)));
         }
         Err(several_values(Kind::BTree, source))
+    }
+}
+
+/// Says what is lost of a database whose records go into this table of a btree store, whatever the database is.
+pub fn note_lost(database: &Database, table: &TableOptions, quiet: bool) {
+    let lost = numbers_of(database).filter(|_| is_text(table.keys()));
+    if let (Some((keys, text)), false) = (lost, quiet) {
+        exit::note(format_args!(
+            "the keys of this dump are {keys}, and those of the table {text}: 'credenza convert --to btree' makes a table \
+             of {keys} of it, where a line database=NAME is in its header"
+        ));
+    }
+    note_order(database, table, quiet);
+}
+
+/// What the keys of a database are, and what becomes of them where keys are bytes, if they are numbers.
+fn numbers_of(database: &Database) -> Option<(&'static str, &'static str)> {
+    match (database.is_numbered, database.has_integer_keys) {
+        (true, _) => Some(("numbers of records", "their digits")),
+        (false, true) => Some(("integers", "their bytes")),
+        (false, false) => None,
+    }
+}
+
+/// Says in which order records of a database are that those of the table are not in.
+fn note_order(database: &Database, table: &TableOptions, quiet: bool) {
+    if quiet {
+        return;
+    }
+    let of = match &database.name {
+        Some(name) => format!("database '{}'", escaped(name)),
+        None => "this dump".to_owned(),
+    };
+    if database.has_reverse_keys && is_text(table.keys()) {
+        exit::note(format_args!(
+            "the keys of {of} are in the order of their bytes from the last to the first (reversekey), and those of the \
+             table from the first to the last"
+        ));
+    }
+    let here = match table.has_duplicates() {
+        Duplicates::Sorted => "in that of their bytes",
+        Duplicates::Inserted => "as they come",
+        _ => return,
+    };
+    if database.has_odd_values && database.repeats != Repeats::None {
+        exit::note(format_args!(
+            "the values of a key of {of} are in an order of their own (integerdup or reversedup), and those of the table \
+             {here}"
+        ));
     }
 }
 

@@ -215,10 +215,27 @@ pub fn each_record<E: Into<Refusal>>(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
+    f: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+) -> Result<u64> {
+    each_with_database(paths, format, bar, |_| {}, f)
+}
+
+/// The same; `tell` learns of the database that an input says to be of.
+pub fn each_with_database<E: Into<Refusal>>(
+    paths: &[PathBuf],
+    format: Option<Format>,
+    bar: &Bar,
+    tell: impl Fn(&Database),
     mut f: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<u64> {
+    let mut is_told = false;
     each_of_databases(paths, format, bar, |records, record| {
         records.check_one_database()?;
+        if !is_told {
+            records.databases().iter().for_each(&tell);
+        }
+        // Behind its end another input begins.
+        is_told = record.is_some();
         record.map_or(Ok(()), |(key, value)| f(key, value).map_err(Into::into))
     })
 }

@@ -143,6 +143,7 @@ struct Header {
     /// LMDB says so of values that are compared in a way of their own.
     is_sorted_otherwise: bool,
     has_integer_keys: bool,
+    has_reverse_keys: bool,
     is_lmdb: bool,
 }
 
@@ -155,6 +156,7 @@ impl Header {
             b"dupsort" => self.is_sorted = is_on,
             b"integerdup" | b"reversedup" => self.is_sorted_otherwise |= is_on,
             b"integerkey" => self.has_integer_keys = is_on,
+            b"reversekey" => self.has_reverse_keys = is_on,
             b"mapsize" | b"maxreaders" => self.is_lmdb = true,
             _ => {}
         }
@@ -173,6 +175,8 @@ impl Header {
             },
             has_integer_keys: self.has_integer_keys,
             is_numbered,
+            has_reverse_keys: self.has_reverse_keys,
+            has_odd_values: self.is_sorted_otherwise,
         }
     }
 }

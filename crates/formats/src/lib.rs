@@ -117,6 +117,10 @@ pub struct Database {
     pub has_integer_keys: bool,
     /// Whether its keys are the numbers of its records, in decimal digits.
     pub is_numbered: bool,
+    /// Whether its keys are in the order of their bytes from the last to the first.
+    pub has_reverse_keys: bool,
+    /// Whether the values of a key are in another order than that of their bytes, as numbers or from the last byte on.
+    pub has_odd_values: bool,
 }
 
 /// How the values of a key are, if there may be several.

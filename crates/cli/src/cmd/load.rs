@@ -8,10 +8,11 @@ use crate::interrupt::leave_nothing_of;
 use crate::progress::Bar;
 use crate::replaced::check_is_store;
 use crate::target::{Kind, Target};
-use crate::{input, json, output, way};
+use crate::{databases, input, json, output, way};
 use clap::Args;
+use credenza::btree::TableOptions;
 use credenza::{Error, Result};
-use credenza_formats::Format;
+use credenza_formats::{Database, Format};
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -126,7 +127,9 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
             false => target.finish(&bar),
         })
     };
-    let (read, records) = fill(args, filter, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
+    let table = (kind == Kind::BTree).then(TableOptions::new);
+    let into = (filter, table.as_ref());
+    let (read, records) = fill(args, into, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     drop(bar);
     summary(&args.store, None, (read, records), args.json, quiet)?;
     Ok(Status::Done)
@@ -179,7 +182,8 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let target = Target::existing(&store, &args.build, input::may_wait(&args.inputs), &bar)?;
     let filter = Filter::new(policy, target, &args.store);
     let publish = |target: Target| target.finish(&bar);
-    let (read, added) = fill(args, filter, publish, &bar, quiet, |key| store.key_of(key))?;
+    let into = (filter, store.table());
+    let (read, added) = fill(args, into, publish, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
@@ -192,18 +196,23 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     Ok(Status::Done)
 }
 
-/// Reads the input into what is behind `filter`, with the keys that its own stand for, and has `publish` make that
-/// visible; returns how many records were read, and how many it took.
+/// Reads the input into what is behind `filter`, be it a table of a btree store, with the keys that its own stand for, and has
+/// `publish` make that visible; returns how many records were read, and how many it took.
 fn fill(
     args: &Load,
-    mut filter: Filter,
+    (mut filter, table): (Filter, Option<&TableOptions>),
     publish: impl FnOnce(Target) -> Result<()>,
     bar: &Bar,
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
 ) -> Result<(u64, u64)> {
     input::hint_if_typed(&args.inputs, quiet);
-    let read = input::each_record(&args.inputs, args.from, bar, |key, value| {
+    let tell = |database: &Database| {
+        if let Some(table) = table {
+            databases::note_lost(database, table, quiet);
+        }
+    };
+    let read = input::each_with_database(&args.inputs, args.from, bar, tell, |key, value| {
         let stored = key_of(key).map_err(Refusal::Record)?;
         filter.add(&stored, key, value).map_err(|why| why.at(&args.store))
     })?;

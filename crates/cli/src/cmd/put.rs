@@ -3,13 +3,14 @@
 use crate::args::{TableArgs, WriteArgs, exit_status, format_parser};
 use crate::changing::Changing;
 use crate::cmd::dump::Sink;
+use crate::databases;
 use crate::exit::{self, Status};
 use crate::input::Refusal;
 use crate::progress::Bar;
 use crate::{input, json, keys, output};
 use clap::Args;
 use credenza::{Error, Result};
-use credenza_formats::Format;
+use credenza_formats::{Database, Format};
 use indicatif::HumanCount;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
@@ -133,6 +134,11 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
     let inputs = slice::from_ref(&from);
     input::hint_if_typed(inputs, quiet);
     let mut done = Done { written: 0, kept: 0 };
+    let tell = |database: &Database| {
+        if let Some(table) = store.table() {
+            databases::note_lost(database, table, quiet);
+        }
+    };
     if args.if_absent {
         let read = |take: Sink<'_>| {
             let take = |key: &[u8], value: &[u8]| {
@@ -141,7 +147,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
                 store.check(key, value)?;
                 Ok::<_, Refusal>(take(key, value)?)
             };
-            input::each_record(inputs, Some(format), &bar, take).map(drop)
+            input::each_with_database(inputs, Some(format), &bar, tell, take).map(drop)
         };
         store.put_absent(input::may_wait(inputs), &bar, read, |is_written| {
             let one = Done::of(is_written);
@@ -154,7 +160,7 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
             let key = store.key_of(key).map_err(Refusal::Record)?;
             Ok::<_, Refusal>(additions.add(&key, value)?)
         };
-        done.written = input::each_record(inputs, Some(format), &bar, add)?;
+        done.written = input::each_with_database(inputs, Some(format), &bar, tell, add)?;
         additions.finish(&bar)?;
     }
     Ok(done)
