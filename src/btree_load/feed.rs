@@ -27,8 +27,8 @@ pub(super) enum Message {
     Budget(u64),
     /// Whom to tell how far it is.
     Listener(Listener),
-    /// How many records replaced another so far?
-    Count(Sender<u64>),
+    /// How many records did not become one more so far, in a table of which order?
+    Count(Sender<(Order, u64)>),
     /// Numbers of records up to this one were given.
     Numbers(u64),
     /// What the table must be.
@@ -51,8 +51,8 @@ pub(super) struct Feed {
     /// Where what is over goes: beside this.
     pub beside: Option<Place>,
     pub listener: Option<Listener>,
-    /// Who asked how many were replaced.
-    pub asked: Option<Sender<u64>>,
+    /// Who asked how many did not become one more.
+    pub asked: Option<Sender<(Order, u64)>>,
     pub last_number: Option<u64>,
     pub kind: Option<TableOptions>,
     pub is_committed: bool,

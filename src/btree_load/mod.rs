@@ -187,11 +187,26 @@ impl BTreeLoad {
     /// # Errors
     /// As [`BTreeLoad::add`].
     pub fn replaced(&mut self) -> Result<u64> {
+        self.count(Order::Keys)
+    }
+
+    /// How many of the records added so far, where the values of a key are sorted, have one that the key had already, be it
+    /// in the table or from a record before: each is there once. To know it they are put in the table, as by
+    /// [`BTreeLoad::replaced`].
+    ///
+    /// # Errors
+    /// As [`BTreeLoad::add`].
+    pub fn already_there(&mut self) -> Result<u64> {
+        self.count(Order::Pairs)
+    }
+
+    /// How many records did not become one more so far, if the table takes them in this order.
+    fn count(&mut self, wanted: Order) -> Result<u64> {
         self.flush()?;
         let (sender, receiver) = channel();
         self.send(Message::Count(sender))?;
         match receiver.recv() {
-            Ok(count) => Ok(count),
+            Ok((order, count)) => Ok(if order == wanted { count } else { 0 }),
             Err(_) => self.end().and_then(|()| Err(over())),
         }
     }
@@ -277,7 +292,7 @@ trait Target {
     fn order(&self) -> Order;
     fn is_empty(&self) -> bool;
     fn bulk_load(&mut self, records: impl Iterator<Item = Result<Record>>) -> Result<()>;
-    /// Puts one; whether it replaced another.
+    /// Puts one; whether it replaced another, or was there already.
     fn put(&mut self, record: &Record) -> Result<bool>;
     fn skip_numbers(&mut self, last: u64) -> Result<()>;
 }
@@ -318,10 +333,10 @@ impl Target for MultiTableMut<'_, '_> {
         self.load_all(records).map(drop)
     }
 
-    /// A value is added to others, never in place of one.
+    /// A value is added to others, unless values are sorted, and it is among them.
     fn put(&mut self, record: &Record) -> Result<bool> {
         let (key, value) = record.parts();
-        self.insert(key, value).map(|_| false)
+        self.insert(key, value).map(|is_added| !is_added)
     }
 
     /// Records of which keys have several values never are numbered.
@@ -332,24 +347,24 @@ impl Target for MultiTableMut<'_, '_> {
 
 /// Puts all records in a table, and answers who asks.
 fn put_all(table: &mut impl Target, feed: &mut Feed) -> Result<()> {
-    let mut replaced = 0;
+    let mut not_more = 0;
     loop {
-        replaced += put_some(table, feed)?;
+        not_more += put_some(table, feed)?;
         match feed.asked.take() {
             // Who asked may be gone meanwhile.
-            Some(asked) => drop(asked.send(replaced)),
+            Some(asked) => drop(asked.send((table.order(), not_more))),
             None => break,
         }
     }
     feed.last_number.map_or(Ok(()), |last| table.skip_numbers(last))
 }
 
-/// Puts records in a table until somebody asks or they end; how many replaced another.
+/// Puts records in a table until somebody asks or they end; how many replaced another, or were there already.
 fn put_some(table: &mut impl Target, feed: &mut Feed) -> Result<u64> {
-    let (order, mut replaced) = (table.order(), 0);
+    let (order, mut not_more) = (table.order(), 0);
     if !table.is_empty() {
         for record in feed.in_order(order) {
-            replaced += u64::from(table.put(&record?)?);
+            not_more += u64::from(table.put(&record?)?);
         }
     } else if feed.is_in_order(order) {
         table.bulk_load(feed.in_order(order))?;
@@ -374,9 +389,8 @@ fn put_some(table: &mut impl Target, feed: &mut Feed) -> Result<u64> {
         table.bulk_load(told)?;
     } else {
         for record in told {
-            replaced += u64::from(table.put(&record?)?);
+            not_more += u64::from(table.put(&record?)?);
         }
     }
-    // Of several values of a key none is in place of another.
-    Ok(if order == Order::Keys { replaced + sorted.replaced } else { 0 })
+    Ok(not_more + sorted.replaced)
 }

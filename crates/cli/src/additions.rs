@@ -5,7 +5,7 @@ use crate::spool::Spool;
 use crate::table::{TableOf, check_value};
 use crate::target::no_budget;
 use crate::waiting::for_others;
-use credenza::btree::{BTree, TableOptions};
+use credenza::btree::{BTree, Duplicates, TableOptions};
 use credenza::hash::{Batch, Hash};
 use credenza::{BTreeLoad, Result};
 use std::path::Path;
@@ -83,17 +83,23 @@ impl Additions {
         }
     }
 
-    /// Writes what is not written yet.
-    pub fn finish(self, bar: &Bar) -> Result<()> {
+    /// Writes what is not written yet; returns how many records have a value that their key had already, in a table whose
+    /// values are sorted.
+    pub fn finish(self, bar: &Bar) -> Result<u64> {
         match self {
-            Additions::Hash(batches) => batches.finish(),
+            Additions::Hash(batches) => batches.finish().map(|()| 0),
             Additions::BTree(into) => {
-                let Additional { mut load, spool, .. } = *into;
+                let Additional { mut load, options, spool } = *into;
                 if let Some((spool, store)) = spool {
                     wait_for_turn(&store)?;
                     spool.drain("applying", bar, |_, key, value| load.add(key, value))?;
                 }
-                load.finish()
+                let already_there = match options.has_duplicates() {
+                    Duplicates::Sorted => load.already_there()?,
+                    _ => 0,
+                };
+                load.finish()?;
+                Ok(already_there)
             }
         }
     }

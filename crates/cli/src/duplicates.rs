@@ -89,8 +89,9 @@ impl Filter {
         Ok(self.target.add(key, value)?)
     }
 
-    /// Has `publish` make the store visible when all records are in it; returns how many records it has.
-    pub fn finish(mut self, bar: &Bar, publish: impl FnOnce(Target) -> Result<()>) -> Result<u64> {
+    /// Has `publish` make the store visible when all records are in it, and say how many of them it had already; returns how
+    /// many records it took.
+    pub fn finish(mut self, bar: &Bar, publish: impl FnOnce(Target) -> Result<u64>) -> Result<u64> {
         let (spool, last) = match self.how {
             How::Last(spool, last) => (Some(spool), Some(last)),
             How::Error(_, spool) => (spool, None),
@@ -107,8 +108,8 @@ impl Filter {
             })?;
         }
         let replaced = self.target.replaced()?;
-        publish(self.target)?;
-        Ok(self.count - replaced)
+        let already_there = publish(self.target)?;
+        Ok(self.count - replaced - already_there)
     }
 }
 

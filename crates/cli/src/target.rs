@@ -131,30 +131,32 @@ impl Target {
         }
     }
 
-    /// Makes the store durable and visible.
-    pub fn finish(self, bar: &Bar) -> Result<()> {
-        match self {
+    /// Makes the store durable and visible; returns what [`Additions::finish`] does of one that is there.
+    pub fn finish(self, bar: &Bar) -> Result<u64> {
+        let done = match self {
             Target::Constant(builder) => builder.finish().map(drop),
             Target::Hash(builder) => builder.finish().map(drop),
             Target::BTree(builder) => builder.finish().map(drop),
-            Target::Existing(additions) => additions.finish(bar),
+            Target::Existing(additions) => return additions.finish(bar),
             Target::Cdb(writer) => writer.finish().map(drop),
             Target::Cdb64(writer) => writer.finish().map(drop),
             Target::Mcdb(writer) => writer.finish().map(drop),
-        }
+        };
+        done.map(|()| 0)
     }
 
     /// The same for a store that is new: what somebody else makes there at the same moment stays, and is an error.
-    pub fn finish_new(self, bar: &Bar) -> Result<()> {
-        match self {
+    pub fn finish_new(self, bar: &Bar) -> Result<u64> {
+        let done = match self {
             Target::Constant(builder) => builder.finish_new().map(drop),
             Target::Hash(builder) => builder.finish_new().map(drop),
             Target::BTree(builder) => builder.finish_new().map(drop),
-            Target::Existing(additions) => additions.finish(bar),
+            Target::Existing(additions) => return additions.finish(bar),
             Target::Cdb(writer) => writer.finish_new(),
             Target::Cdb64(writer) => writer.finish_new(),
             Target::Mcdb(writer) => writer.finish_new(),
-        }
+        };
+        done.map(|()| 0)
     }
 }
 

@@ -253,6 +253,26 @@ fn numbers_of_records_go_on_in_a_copy() {
     assert_eq!(append(&copy), 5);
 }
 
+/// Values that a table with sorted ones had were counted as written.
+#[test]
+fn values_that_a_key_has_already_are_not_written() {
+    let folder = Folder::new();
+    let store = store_of(&folder);
+    let values = b"staff\tbob\nstaff\teve\nstaff\tbob\n";
+    let file = folder.file("values.tsv", values);
+    let said = |got: Run| got.expect(0).text();
+    let load = ["load", &store, &file, "--table", "members"];
+    assert!(said(run(&load)).contains(": 2 written, 2 records now, "));
+    assert!(said(run(&load)).contains(": 0 written, 2 records now, "));
+    let more = ["load", &store, "--table", "members", "--from", "tsv"];
+    assert!(said(run_with(&more, b"staff\tbob\nstaff\tdan\n")).contains(": 1 written, 3 records"));
+    let put = ["put", &store, "--table", "members", "--from", "tsv"];
+    assert_eq!(said(run_with(&put, values)), format!("{store}: 0 records written\n"));
+    // Others are there twice.
+    let visits = ["load", &store, "--table", "visits", "--from", "tsv"];
+    assert!(said(run_with(&visits, b"1\ta\n1\ta\n")).contains(": 2 written, 2 records now, "));
+}
+
 /// It went into the main table, as text and in another order, without a word.
 #[test]
 fn a_table_that_is_copied_alone_stays_what_it_is() {

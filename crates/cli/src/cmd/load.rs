@@ -201,7 +201,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
 fn fill(
     args: &Load,
     (mut filter, table): (Filter, Option<&TableOptions>),
-    publish: impl FnOnce(Target) -> Result<()>,
+    publish: impl FnOnce(Target) -> Result<u64>,
     bar: &Bar,
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,

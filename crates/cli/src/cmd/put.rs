@@ -160,8 +160,8 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
             let key = store.key_of(key).map_err(Refusal::Record)?;
             Ok::<_, Refusal>(additions.add(&key, value)?)
         };
-        done.written = input::each_with_database(inputs, Some(format), &bar, tell, add)?;
-        additions.finish(&bar)?;
+        let read = input::each_with_database(inputs, Some(format), &bar, tell, add)?;
+        done.written = read - additions.finish(&bar)?;
     }
     Ok(done)
 }
