@@ -470,6 +470,31 @@ fn of_a_file_that_was_cut_off_it_is_told() {
     }
 }
 
+/// Half of its records were missing, of which nothing was told: the log's end was not that of the file.
+#[test]
+fn of_a_file_that_was_cut_off_it_is_told_where_space_was_used_again() {
+    const KEYS: u64 = 300_000;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("store"), folder.path().join("saved"));
+    let store = Hash::create(&path).unwrap();
+    for round in 0..3 {
+        (0..KEYS).for_each(|n| must(store.insert(format!("key {n}").as_bytes(), &[round; 80])));
+        while round == 1 && store.compact(1 << 20).unwrap() {}
+    }
+    store.sync().unwrap();
+    drop(store);
+    let bytes = fs::read(&path).unwrap();
+    for parts in [3, 5, 7] {
+        let end = bytes.len() / 8 * parts;
+        write_anew(&path, &bytes[..end]);
+        let found = recover(&path, &saved, |_, _| {}).unwrap();
+        assert_ne!(found.missing_bytes, 0, "{end} bytes of {}: {found:?}", bytes.len());
+        for name in ["saved", "saved-index"] {
+            fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+}
+
 /// Danger: a removal that names the put, which is damaged: that before it must not count again.
 #[test]
 fn what_was_removed_is_not_saved_where_its_record_is_damaged() {

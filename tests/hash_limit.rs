@@ -10,6 +10,7 @@ use common::subject::{Operation, State, Subject, state_of};
 use common::{Rng, is_child, passes_in_child, rounds, seed, sys, write_anew};
 use credenza::ErrorKind;
 use credenza::hash::{Batch, Hash, recover};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -42,7 +43,9 @@ fn the_limit_holds_after_every_operation() {
             let size: u64 = match &operation {
                 Operation::Insert(key, value) => room(key, value),
                 Operation::Batch(changes) => {
-                    let puts = changes.iter();
+                    // Of the changes of a key the last one is made.
+                    let newest: BTreeMap<_, _> = changes.iter().cloned().collect();
+                    let puts = newest.iter();
                     puts.map(|(key, value)| value.as_ref().map_or(0, |v| room(key, v))).sum()
                 }
                 _ => 0,

@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::format::{
-    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, SEGMENT_HEADER, index_of, session,
-    unit_of, unit_place, words,
+    CHECKPOINTS, Checkpoint, HEADER_BYTES, Header, INDEX_FILE, SEGMENT_END, SEGMENT_HEADER,
+    index_of, session, unit_of, unit_place, words,
 };
 use super::handle::Hash;
 use super::index::damaged;
@@ -233,6 +233,10 @@ pub fn recover(
     // Before the oldest that a checkpoint names there are only remains.
     let oldest = core.oldest_to_recover(&held);
     let segments: Vec<Span> = core.segments(&held, oldest).into_values().flatten().collect();
+    if core.units() > 0 && segments.first().is_none_or(|first| first.sequence > oldest) {
+        // Where space was used again the log's beginning may have been the end of the file.
+        recovered.missing_bytes = missing_bytes.max(SEGMENT_END);
+    }
     let gone = Gone {
         dropped: core.last_eviction(&held, &segments)?,
         removed: core.last_removals(&held, &segments, oldest)?,
@@ -300,12 +304,17 @@ impl Core {
         Ok(removed)
     }
 
+    /// Whether the segment after this one was on the disk.
+    fn is_followed(&self, segment: Span) -> bool {
+        self.checkpoint().is_some_and(|last| segment.sequence < last.sequence)
+    }
+
     /// Bytes that are missing at the end of the file up to the segment that the end of this one, at `end_at`, leads to,
     /// if that was on the disk.
     fn missing_behind(&self, segment: Span, end_at: u64) -> u64 {
-        let is_durable = self.checkpoint().is_some_and(|last| segment.sequence < last.sequence);
-        let next =
-            self.named_by_end(end_at).filter(|(unit, _)| is_durable && *unit >= self.units());
+        let is_durable = self.is_followed(segment);
+        let next = self.said_by_end(end_at);
+        let next = next.filter(|(unit, _)| is_durable && *unit >= self.units());
         // How far that one went is not known here.
         let least = |unit| unit_place(unit).0.saturating_add(SEGMENT_HEADER);
         next.map_or(0, |(unit, _)| least(unit).saturating_sub(self.data.len()))
@@ -326,7 +335,9 @@ impl Core {
             let removed = || gone.removed.get(&key_sum(&self.header, key)).copied();
             place < gone.dropped || !gone.removed.is_empty() && place < removed()
         };
+        let mut has_end = false;
         let lost = self.each_whole(held, segment, |at, found| {
+            has_end |= found.header.kind == Kind::End;
             match found.header.kind {
                 Kind::Put if is_gone(at, found.key) => {}
                 Kind::Put => store.insert(found.key, found.value)?,
@@ -347,6 +358,10 @@ impl Core {
             Ok(())
         })?;
         sum.lost_bytes += lost;
+        if !has_end && segment.end() > self.data.len() && self.is_followed(segment) {
+            // What follows it may lie anywhere, where space was used again: nobody knows how much is missing, but its end is.
+            sum.missing_bytes = sum.missing_bytes.max(SEGMENT_END);
+        }
         Ok(())
     }
 }

@@ -101,7 +101,7 @@ pub(super) fn make_changes<'a>(
 }
 
 impl Hash {
-    /// Makes the changes of a batch, in its order. While they are entered in the index, some 0.2 us for each, who looks something up
+    /// Makes the changes of a batch, in its order; of those of one key the last one alone. While they are entered in the index, some 0.2 us for each, who looks something up
     /// reads all of the batch for it, 10 to 40 ns for each of its changes: where that matters, make smaller ones of a large
     /// batch. Nobody waits for it, but for [`Hash::len`], as long as it goes on.
     ///

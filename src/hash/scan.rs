@@ -150,14 +150,18 @@ impl Core {
         (is_it && next.sequence > segment.sequence).then_some(next)
     }
 
-    /// The unit that the end of a segment names, and the lower half of that segment's number.
+    /// The unit that the end of a segment names, and the lower half of that segment's number; `None` if the file has no such unit.
     pub(crate) fn named_by_end(&self, end_at: u64) -> Option<(u64, Option<u32>)> {
+        self.said_by_end(end_at).filter(|(unit, _)| *unit < self.units())
+    }
+
+    /// The same, whatever it names.
+    pub(super) fn said_by_end(&self, end_at: u64) -> Option<(u64, Option<u32>)> {
         let named = self.data.word(end_at + 8)?.load(Ordering::Relaxed);
-        let (unit, number) = match self.header.has_numbered_ends {
+        Some(match self.header.has_numbered_ends {
             true => (named & u64::from(u32::MAX), Some((named >> 32) as u32)),
             false => (named, None),
-        };
-        (unit < self.units()).then_some((unit, number))
+        })
     }
 
     /// The number of the oldest segment that may hold what is not elsewhere, in a store that may be damaged: as
