@@ -25,7 +25,7 @@ pub enum Action {
 pub enum Key {
     /// As it is.
     Plain(Vec<u8>),
-    /// Only its hash: equal keys of a recording have equal ones.
+    /// Only its hash: equal keys of a recording have equal ones, unless an earlier program made it.
     Hashed {
         /// SipHash-2-4 of 128 bits, with the recording's secret.
         hash: u128,

@@ -48,6 +48,8 @@ pub(super) struct Fixed {
     pub(super) boot: u128,
     /// Bytes that the file may have.
     pub(super) limit: u64,
+    /// What the secret makes of the number, by which it is known again; 0 where nobody noted it.
+    pub(super) check: u64,
 }
 
 impl Fixed {
@@ -62,6 +64,7 @@ impl Fixed {
         put(40, &self.begun_ns.to_le_bytes());
         put(48, &self.boot.to_le_bytes());
         put(64, &self.limit.to_le_bytes());
+        put(72, &self.check.to_le_bytes());
         seal(&mut bytes, FIXED_SUM_AT);
         bytes
     }
@@ -94,7 +97,8 @@ impl Fixed {
             Some(1) => true,
             _ => return Err(Error::corrupt(12, "the keys are neither plain nor hashed")),
         };
-        Ok(Fixed { is_hashed, id, begun_at, begun_ns, boot: wide(48), limit: word(64) })
+        let (boot, limit, check) = (wide(48), word(64), word(72));
+        Ok(Fixed { is_hashed, id, begun_at, begun_ns, boot, limit, check })
     }
 }
 
@@ -345,8 +349,8 @@ mod tests {
 
     #[test]
     fn heads_come_back() {
-        let fixed =
-            Fixed { is_hashed: true, id: 7 << 90, begun_at: 8, begun_ns: 9, boot: 10, limit: 11 };
+        let (id, begun_at, begun_ns, boot) = (7 << 90, 8, 9, 10);
+        let fixed = Fixed { is_hashed: true, id, begun_at, begun_ns, boot, limit: 11, check: 12 };
         for stopped in [
             None,
             Some((Stopped::Limit, 1)),

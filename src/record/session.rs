@@ -48,6 +48,16 @@ const ATTEMPTS: u32 = 1000;
 /// What hashes keys.
 pub(super) type Secret = (u64, u64);
 
+/// What a recording is to be.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Wanted {
+    pub(super) is_hashed: bool,
+    /// Bytes that the file may have.
+    pub(super) limit: u64,
+    /// None where nobody has named one.
+    pub(super) secret: Option<Secret>,
+}
+
 /// A recording, in one process.
 #[derive(Debug)]
 pub(super) struct Session {
@@ -122,15 +132,10 @@ pub(super) fn now() -> u64 {
 
 impl Session {
     /// Makes the trace at `path`, or continues the one that is there if `may_continue`.
-    pub(super) fn open(
-        path: &Path,
-        wanted: (bool, u64),
-        secret: Secret,
-        may_continue: bool,
-    ) -> Result<Session> {
+    pub(super) fn open(path: &Path, wanted: Wanted, may_continue: bool) -> Result<Session> {
         process::prepare();
         let path = std::path::absolute(path).map_err(|e| Error::io("find", e).at(path))?;
-        let fixed = begin(&path, wanted, may_continue).map_err(|e| e.at(&path))?;
+        let (fixed, secret) = begin(&path, &wanted, may_continue).map_err(|e| e.at(&path))?;
         Ok(Session::of(path, fixed, secret))
     }
 
@@ -285,10 +290,7 @@ impl Session {
         match key {
             None => KeyRef::None,
             Some(key) if !self.fixed.is_hashed && key.len() <= MAX_KEY => KeyRef::Plain(key),
-            Some(key) => {
-                let hasher = SipHasher24::new_with_keys(self.secret.0, self.secret.1);
-                KeyRef::Hashed { hash: hasher.hash(key).as_u128(), len: key.len() as u64 }
-            }
+            Some(key) => KeyRef::Hashed { hash: hash_of(self.secret, key), len: key.len() as u64 },
         }
     }
 
@@ -484,7 +486,7 @@ fn len_of(file: &File) -> Result<u64> {
 }
 
 /// Makes the trace at `path`, or looks whether the one that is there can be continued.
-fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Result<Fixed> {
+fn begin(path: &Path, wanted: &Wanted, may_continue: bool) -> Result<(Fixed, Secret)> {
     let was_there = path.symlink_metadata().is_ok();
     let file = open(path, true)?;
     // Who finds a trace needs no lock: what it begins with never changes.
@@ -493,14 +495,14 @@ fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Re
         return Err(Error::invalid(what));
     }
     let begun = match len_of(&file)? {
-        0 => make(&file, is_hashed, limit).inspect_err(|_| {
+        0 => make(&file, wanted).inspect_err(|_| {
             // A file without its head is no trace: it would be in the way of the next one. Not if it was
             // somebody's, or is the trace of another by now.
             if !was_there && is_same(&file, path.symlink_metadata()) {
                 let _ = std::fs::remove_file(path);
             }
         }),
-        len if may_continue => take_up(&file, len, is_hashed),
+        len if may_continue => take_up(&file, len, wanted),
         _ => Err(Error::invalid("this file is there already: name another, or remove it")),
     };
     // A process that was forked meanwhile would keep it.
@@ -509,26 +511,57 @@ fn begin(path: &Path, (is_hashed, limit): (bool, u64), may_continue: bool) -> Re
 }
 
 /// Writes the head of a new trace.
-fn make(file: &File, is_hashed: bool, limit: u64) -> Result<Fixed> {
+fn make(file: &File, wanted: &Wanted) -> Result<(Fixed, Secret)> {
+    let Wanted { is_hashed, limit, .. } = *wanted;
     let (boot, _) = process::boot_and_namespace();
     let begun_at = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
     let (id, begun_ns) = (process::random_id()?, now());
-    let fixed = Fixed { is_hashed, id, begun_at, begun_ns, boot, limit };
-    write_head(file, &fixed).map(|()| fixed)
+    let secret = match wanted.secret {
+        None if is_hashed => (process::random_word()?, process::random_word()?),
+        named => named.unwrap_or(secret_of_plain(id)),
+    };
+    let check = check_of(secret, id);
+    let fixed = Fixed { is_hashed, id, begun_at, begun_ns, boot, limit, check };
+    write_head(file, &fixed).map(|()| (fixed, secret))
 }
 
 /// Looks whether a trace can be continued.
-fn take_up(file: &File, len: u64, is_hashed: bool) -> Result<Fixed> {
+fn take_up(file: &File, len: u64, wanted: &Wanted) -> Result<(Fixed, Secret)> {
     let (boot, _) = process::boot_and_namespace();
     let (fixed, _) = read_head(file, len)?;
+    let secret = wanted.secret.unwrap_or(secret_of_plain(fixed.id));
+    // Earlier programs noted nothing to compare with, and drew one for each process unless it was named.
+    let is_other = match fixed.check {
+        0 => wanted.is_hashed && wanted.secret.is_none(),
+        check => check != check_of(secret, fixed.id),
+    };
     let trouble = if fixed.boot != boot {
         "this trace is of before the machine was started: name another, or remove it"
-    } else if fixed.is_hashed != is_hashed {
+    } else if fixed.is_hashed != wanted.is_hashed {
         "the keys of this trace are hashed, or are not, other than is asked for: name another file"
+    } else if is_other {
+        "this trace was begun with another secret, or with one that was drawn and forgotten, and a key \
+         would have several hashes: set CREDENZA_RECORD_SECRET to 32 hexadecimal digits, the same for \
+         all processes, before a trace is begun that several shall write, or name another file"
     } else {
-        return Ok(fixed);
+        return Ok((fixed, secret));
     };
     Err(Error::invalid(trouble))
+}
+
+/// What keys are hashed with that are only too long, where nobody has named a secret: who has the trace has the
+/// other keys as they are, and every process that continues it is to have the same.
+fn secret_of_plain(id: u128) -> Secret {
+    (id as u64, (id >> 64) as u64)
+}
+
+/// By what the secret of a trace with this number is known again.
+fn check_of(secret: Secret, id: u128) -> u64 {
+    (hash_of(secret, &id.to_le_bytes()) as u64).max(1)
+}
+
+fn hash_of((low, high): Secret, bytes: &[u8]) -> u128 {
+    SipHasher24::new_with_keys(low, high).hash(bytes).as_u128()
 }
 
 fn write_head(file: &File, fixed: &Fixed) -> Result<()> {

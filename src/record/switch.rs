@@ -1,6 +1,6 @@
 //! Whether this process records: by a call, or by its environment.
 
-use super::session::{Secret, Session};
+use super::session::{Secret, Session, Wanted};
 use crate::os::process;
 use crate::{Error, Result};
 use std::ffi::OsString;
@@ -75,8 +75,9 @@ impl Options {
     }
 
     /// What keys are hashed with. Recordings with one secret have the same hash for the same key; and
-    /// who knows it can tell whether a key that he guesses is in the trace. Without it nobody can,
-    /// because it is drawn and forgotten.
+    /// who knows it can tell whether a key that he guesses is in the trace. Where all keys are hashed nobody can
+    /// without it, because it is drawn and forgotten: no other process continues such a trace. Where only long
+    /// ones are, it is the number of the trace.
     #[must_use]
     pub fn secret(mut self, secret: u128) -> Self {
         self.secret = Some((secret as u64, (secret >> 64) as u64));
@@ -97,12 +98,8 @@ impl Options {
     }
 
     fn session(&self, may_continue: bool) -> Result<Session> {
-        let secret = match self.secret {
-            Some(secret) => secret,
-            None => (process::random_word()?, process::random_word()?),
-        };
-        let wanted = (self.keys == Keys::Hashed, self.limit);
-        Session::open(&self.path, wanted, secret, may_continue)
+        let (is_hashed, limit, secret) = (self.keys == Keys::Hashed, self.limit, self.secret);
+        Session::open(&self.path, Wanted { is_hashed, limit, secret }, may_continue)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Danger: what is read is not what was recorded, or bytes that nobody recorded are taken for a trace.
 
 use super::entry::{KeyRef, Written};
-use super::session::Session;
+use super::session::{Session, Wanted};
 use super::*;
 use crate::stats::{Operation, Outcome};
 use std::collections::BTreeMap;
@@ -45,7 +45,11 @@ fn with_seeds(rounds: u64, each: impl Fn(&mut Rng)) {
 }
 
 fn session(path: &Path, is_hashed: bool) -> Arc<Session> {
-    Arc::new(Session::open(path, (is_hashed, 1 << 30), (1, 2), false).unwrap())
+    Arc::new(Session::open(path, wanted(is_hashed), false).unwrap())
+}
+
+fn wanted(is_hashed: bool) -> Wanted {
+    Wanted { is_hashed, limit: 1 << 30, secret: Some((1, 2)) }
 }
 
 /// Something that could have been recorded, and its key.
@@ -298,8 +302,7 @@ fn a_trace_is_not_mixed_with_another() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let one = session(&path, false);
-    let open =
-        |is_hashed, may_continue| Session::open(&path, (is_hashed, 1 << 30), (1, 2), may_continue);
+    let open = |is_hashed, may_continue| Session::open(&path, wanted(is_hashed), may_continue);
     assert!(open(false, false).is_err() && open(true, true).is_err());
     // Another process continues it, with numbers of its own.
     let other = Arc::new(open(false, true).unwrap());
@@ -311,12 +314,63 @@ fn a_trace_is_not_mixed_with_another() {
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody else's file");
 }
 
+/// Danger: each process hashes with a secret of its own, and one key of the trace is many.
+#[test]
+fn a_key_has_one_hash_in_a_trace_whoever_continues_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let long = [7; 5000];
+    for (name, is_hashed, first, then, may) in [
+        ("drawn", true, None, None, false),
+        ("drawn and named", true, None, Some((1, 2)), false),
+        ("named", true, Some((1, 2)), Some((1, 2)), true),
+        ("another", true, Some((1, 2)), Some((2, 2)), false),
+        ("named and not", true, Some((1, 2)), None, false),
+        ("plain", false, None, None, true),
+        ("plain, named", false, Some((1, 2)), Some((1, 2)), true),
+        ("plain, named and not", false, Some((1, 2)), None, false),
+    ] {
+        let path = dir.path().join(name);
+        let open = |secret, may_continue| {
+            Session::open(&path, Wanted { secret, ..wanted(is_hashed) }, may_continue)
+        };
+        let sessions = [open(first, false), open(then, true)];
+        if let Some(e) = sessions[1].as_ref().err() {
+            assert!(!may && e.to_string().contains("CREDENZA_RECORD_SECRET"), "{name}: {e}");
+            continue;
+        }
+        for session in sessions.map(|session| Arc::new(session.unwrap())) {
+            session.define("hash", Path::new("/a"), "");
+            let (written, _) = entry(&mut Rng::new(1), 1);
+            session.record(session::now(), Some(&long), written);
+            session.flush();
+        }
+        let trace = Trace::open(&path).unwrap();
+        let keys: Vec<_> = trace.entries().map(|entry| entry.unwrap().key.unwrap()).collect();
+        assert!(may && keys.len() == 2 && keys[0] == keys[1], "{name}: {keys:?}");
+    }
+    // What earlier programs began has nothing to compare with.
+    let path = dir.path().join("earlier");
+    for (is_hashed, secret, may) in
+        [(true, None, false), (true, Some((1, 2)), true), (false, None, true)]
+    {
+        let _ = std::fs::remove_file(&path);
+        drop(session(&path, is_hashed));
+        let mut bytes = std::fs::read(&path).unwrap();
+        let fixed = format::Fixed { check: 0, ..format::Fixed::read(&bytes).unwrap() };
+        bytes[..128].copy_from_slice(&fixed.to_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let opened = Session::open(&path, Wanted { secret, ..wanted(is_hashed) }, true);
+        assert_eq!(opened.is_ok(), may, "{is_hashed} {secret:?}");
+    }
+}
+
 #[test]
 fn a_trace_has_no_more_bytes_than_it_may_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let limit = 3000;
-    let session = Arc::new(Session::open(&path, (false, limit), (1, 2), false).unwrap());
+    let wanted = Wanted { limit, ..wanted(false) };
+    let session = Arc::new(Session::open(&path, wanted, false).unwrap());
     session.define("hash", Path::new("/a"), "");
     let mut rng = Rng::new(3);
     for _ in 0..1000 {
@@ -332,6 +386,6 @@ fn a_trace_has_no_more_bytes_than_it_may_and_says_so() {
     assert!(!entries.is_empty() && entries.iter().all(|entry| entry.time <= when));
     assert!(std::fs::metadata(&path).unwrap().len() <= limit);
     // Who comes later finds it full.
-    let later = Arc::new(Session::open(&path, (false, limit), (1, 2), true).unwrap());
+    let later = Arc::new(Session::open(&path, wanted, true).unwrap());
     assert_eq!(later.define("hash", Path::new("/a"), ""), 0);
 }

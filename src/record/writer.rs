@@ -5,7 +5,7 @@
 //! added.
 
 use super::entry::{Action, KeyRef, Written};
-use super::session::Session;
+use super::session::{Session, Wanted};
 use super::trace::Trace;
 use crate::stats::Outcome;
 use crate::{Error, Result};
@@ -58,7 +58,8 @@ impl Writer {
     /// There is a file already, or it cannot be made.
     pub fn create(path: impl AsRef<Path>, kind: &str) -> Result<Writer> {
         // Keys as they are: nothing is hashed with this but what is too long.
-        let session = Arc::new(Session::open(path.as_ref(), (false, u64::MAX), (0, 0), false)?);
+        let wanted = Wanted { is_hashed: false, limit: u64::MAX, secret: Some((0, 0)) };
+        let session = Arc::new(Session::open(path.as_ref(), wanted, false)?);
         let store = session.define(kind, Path::new(""), "");
         Ok(Writer { session, store })
     }
