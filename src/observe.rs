@@ -18,6 +18,10 @@ use std::sync::Arc;
 /// the last of these.
 const TABLES: usize = 1000;
 
+/// How an update ended that took its key out: it is counted as one that is done, and recorded as the removal that it
+/// was, as a replay would else put an empty value there.
+pub(crate) const REMOVED: Outcome = Outcome::Hit;
+
 /// Counts, times and records the operations on one store, or on one table of it.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -353,6 +357,12 @@ impl Drop for Alone<'_> {
 #[inline(never)]
 fn record(tracer: &Tracer, begun: u64, action: Action, key: Option<&[u8]>, done: Done) {
     let Done { outcome, moved: Moved { items, bytes, .. } } = done;
+    let action = match action {
+        Action::Operation(Operation::Update) if outcome == REMOVED => {
+            Action::Operation(Operation::Remove)
+        }
+        action => action,
+    };
     // Of a change statistics count the bytes of key and value together.
     let value_len = match action {
         Action::Operation(Operation::Insert | Operation::Update) => {

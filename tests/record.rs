@@ -49,6 +49,13 @@ fn every_operation_is_recorded_as_it_ended() {
         "3 remove a miss 0 0",
         "3 update n done 1 0",
         "3 update n unchanged 0 0",
+        "3 update u done 3 0",
+        "3 remove u hit 0 0",
+        "3 update u unchanged 0 0",
+        "3 update u done 0 0",
+        "3 remove u hit 0 0",
+        "3 update u unchanged 0 0",
+        "3 update u unchanged 0 0",
         "3 begin done 0 0",
         "3 insert x done 4 0",
         "3 remove y done 0 0",
@@ -116,6 +123,14 @@ fn does_everything() {
     hash.remove(b"a").unwrap();
     hash.increment(b"n", 5).unwrap();
     hash.insert_if_absent(b"n", b"no").unwrap();
+    // Each of them once with what is there, and once with nothing.
+    hash.update(b"u", |_| Some(b"new".to_vec())).unwrap();
+    hash.update(b"u", |_| None).unwrap();
+    hash.update(b"u", |_| None).unwrap();
+    hash.compare_exchange(b"u", None, Some(b"")).unwrap();
+    hash.compare_exchange(b"u", Some(b""), None).unwrap();
+    hash.compare_exchange(b"u", None, None).unwrap();
+    hash.compare_exchange(b"u", Some(b"1"), Some(b"2")).unwrap();
     hash.batch(Batch::new().insert(b"x", b"1234").remove(b"y")).unwrap();
     let mut transaction = hash.transaction().unwrap();
     transaction.insert(b"z", b"1").unwrap();

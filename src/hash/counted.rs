@@ -10,11 +10,21 @@ use super::reader::Value;
 use super::transaction::Transaction;
 use super::writer::Writer;
 use crate::durability::Durability;
-use crate::observe::{self, Recorder, Walk};
+use crate::observe::{self, REMOVED, Recorder, Walk};
 use crate::os::file::copied;
 use crate::os::process::own_pid;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
+
+/// What a change that reads has written.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Wrote {
+    /// A value of so many bytes.
+    Value(usize),
+    /// That the key is gone.
+    Removal,
+    Nothing,
+}
 
 impl Hash {
     /// What was done with this handle and its clones so far, and how long it took; where
@@ -79,17 +89,17 @@ impl Hash {
         recorder.within(Operation::Get, Some(key), look, done)
     }
 
-    /// A change that reads and writes; `change` tells how many bytes it has written, key and
-    /// value, or `None` if nothing was to be changed.
+    /// A change that reads and writes; `change` tells what it has done.
     #[inline(always)]
     pub(super) fn write_counted<R>(
         &self,
         key: &[u8],
-        change: impl FnOnce(&Writer<'_>) -> Result<(R, Option<usize>)>,
+        change: impl FnOnce(&Writer<'_>) -> Result<(R, Wrote)>,
     ) -> Result<R> {
-        let done = |(_, written): &(R, Option<usize>)| match written {
-            Some(bytes) => Done::one(Outcome::Done, *bytes),
-            None => Done::one(Outcome::Unchanged, 0),
+        let done = |(_, wrote): &(R, Wrote)| match wrote {
+            Wrote::Value(len) => Done::one(Outcome::Done, key.len() + len),
+            Wrote::Removal => Done::one(REMOVED, key.len()),
+            Wrote::Nothing => Done::one(Outcome::Unchanged, 0),
         };
         Ok(self.counted(Operation::Update, Some(key), || self.write(change), done)?.0)
     }

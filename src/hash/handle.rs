@@ -6,6 +6,7 @@
 
 use super::compact::Goal;
 use super::core::Core;
+use super::counted::Wrote;
 use super::find::From;
 use super::format::words;
 use super::grow::is_skewed;
@@ -321,11 +322,7 @@ impl Hash {
     ) -> Result<bool> {
         self.write_counted(key, |writer| {
             let new = f(writer.get(key)?);
-            match &new {
-                Some(value) => writer.put(key, value).map(drop)?,
-                None => writer.take_out(key).map(drop)?,
-            }
-            Ok((new.is_some(), Some(key.len() + new.map_or(0, |value| value.len()))))
+            Ok((new.is_some(), writer.change(key, new.as_deref())?))
         })
     }
 
@@ -350,13 +347,9 @@ impl Hash {
     ) -> Result<bool> {
         self.write_counted(key, |writer| {
             if writer.get(key)? != expected {
-                return Ok((false, None));
+                return Ok((false, Wrote::Nothing));
             }
-            match new {
-                Some(value) => writer.put(key, value).map(drop)?,
-                None => writer.take_out(key).map(drop)?,
-            }
-            Ok((true, Some(key.len() + new.map_or(0, <[u8]>::len))))
+            Ok((true, writer.change(key, new)?))
         })
     }
 
@@ -368,7 +361,7 @@ impl Hash {
         self.write_counted(key, |writer| {
             let value = [writer.get(key)?.unwrap_or_default(), more].concat();
             writer.put(key, &value)?;
-            Ok((value.len() as u64, Some(key.len() + value.len())))
+            Ok((value.len() as u64, Wrote::Value(value.len())))
         })
     }
 
@@ -383,7 +376,7 @@ impl Hash {
             let sum = sum(writer.get(key)?, by)?;
             let digits = sum.to_string();
             writer.put(key, digits.as_bytes())?;
-            Ok((sum, Some(key.len() + digits.len())))
+            Ok((sum, Wrote::Value(digits.len())))
         })
     }
 
@@ -586,6 +579,16 @@ impl<'c> Writer<'c> {
             self.shrink_index();
         }
         Ok(was_there)
+    }
+
+    /// Gives a key this value, or takes it out.
+    #[inline]
+    fn change(&self, key: &[u8], new: Option<&[u8]>) -> Result<Wrote> {
+        let Some(value) = new else {
+            return Ok(if self.take_out(key)? { Wrote::Removal } else { Wrote::Nothing });
+        };
+        self.put(key, value)?;
+        Ok(Wrote::Value(value.len()))
     }
 
     /// Makes a large index anew of which most is empty, after keys were taken out. It is not this writer's then any more.

@@ -55,6 +55,11 @@ pub enum Outcome {
 }
 
 impl Operation {
+    /// How users are told that it ended: that an update took its key out is for the trace only.
+    pub(super) fn outcome(self, outcome: Outcome) -> Outcome {
+        if self == Operation::Update && outcome == Outcome::Hit { Outcome::Done } else { outcome }
+    }
+
     /// All of them.
     pub const ALL: [Operation; 12] = [
         Operation::Get,

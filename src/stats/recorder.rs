@@ -203,7 +203,7 @@ impl Counters {
         }
         line.call(self.latency, self.first());
         if let (Some(nanoseconds), Some(callback)) = (nanoseconds, &self.callback) {
-            let (outcome, size) = (done.outcome, done.moved.bytes);
+            let (outcome, size) = (operation.outcome(done.outcome), done.moved.bytes);
             report(callback, &Event { operation, outcome, size, nanoseconds });
         }
     }
