@@ -73,6 +73,17 @@ pub(crate) fn counted<T>(
     }
 }
 
+/// Does `f`, which takes all records out of a store or a table. It is recorded only, as a removal that names no key.
+#[inline(always)]
+pub(crate) fn emptied<T>(recorder: Option<&Recorder>, f: impl FnOnce() -> Result<T>) -> Result<T> {
+    match recorder {
+        None => f(),
+        Some(recorder) => {
+            recorder.within(Operation::Remove, None, f, |_| Done::one(Outcome::Done, 0))
+        }
+    }
+}
+
 /// What an operation came to: a result, or a panic of what its caller gave it, which goes on when the operation
 /// is counted.
 struct Caught<T>(std::thread::Result<Result<T>>);

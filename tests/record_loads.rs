@@ -8,6 +8,7 @@ use common::recording::{entries, folder, in_short, recorded, run};
 use credenza::btree::{BTree, Duplicates, TableOptions};
 use credenza::constant::{BuildOptions, Builder, Constant};
 use credenza::foreign::{Cdb, CdbWriter, Mcdb, McdbWriter};
+use credenza::hash::Hash;
 use credenza::record::{Entry, Trace};
 use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder, Scan};
 
@@ -98,6 +99,54 @@ fn loads_tables() {
     let records = [(b"y", b"1"), (b"x", b"1")];
     transaction.table("third").unwrap().unwrap().bulk_load(records.map(Ok)).unwrap_err();
     drop(transaction);
+}
+
+/// Danger: what is looked up afterwards is found in a replay, and the trace does not say why it was not.
+#[test]
+fn what_takes_everything_out_is_recorded() {
+    let expected = [
+        "h insert a done 1 0",
+        "h remove done 0 0",
+        "b begin done 0 0",
+        "b insert a done 1 0",
+        "b remove done 0 0",
+        "bone insert a done 1 0",
+        "bone remove done 0 0",
+        "btwo insert a done 1 0",
+        "btwo remove done 0 0",
+        "bmany insert a done 1 0",
+        "bmany remove done 0 0",
+        "bnew get a hit 1 0",
+        "b commit done 8 4",
+    ];
+    is_recorded("takes_everything_out", &expected);
+}
+
+#[test]
+fn takes_everything_out() {
+    if !is_child() {
+        return;
+    }
+    let hash = Hash::create(folder().join("h")).unwrap();
+    hash.insert(b"a", b"1").unwrap();
+    hash.clear().unwrap();
+    let store = BTree::create(folder().join("b")).unwrap();
+    let mut transaction = store.write().unwrap();
+    let mut main = transaction.main();
+    main.insert(b"a", b"1").unwrap();
+    main.clear().unwrap();
+    transaction.create_table("one").unwrap().insert(b"a", b"1").unwrap();
+    assert!(transaction.delete_table("one").unwrap());
+    assert!(!transaction.delete_table("one").unwrap());
+    transaction.create_table("two").unwrap().insert(b"a", b"1").unwrap();
+    assert!(transaction.rename_table("two", "new").unwrap());
+    let options = TableOptions::new().duplicates(Duplicates::Inserted);
+    transaction.create_table_with("many", &options).unwrap();
+    let mut many = transaction.multi_table("many").unwrap().unwrap();
+    many.insert(b"a", b"1").unwrap();
+    many.clear().unwrap();
+    assert!(transaction.table("new").unwrap().unwrap().get(b"a").unwrap().is_some());
+    transaction.commit().unwrap();
 }
 
 #[test]

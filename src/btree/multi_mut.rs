@@ -11,7 +11,7 @@ use super::multi_cursor_mut::MultiCursorMut;
 use super::pairs::{FIRST_LABEL, LABEL_STEP, Pairs, label_bytes, label_of};
 use super::table::Cursor;
 use super::table_mut::TableMut;
-use crate::observe::Recorder;
+use crate::observe::{Recorder, emptied};
 use crate::stats::{Moved, Operation};
 use crate::{Bytes, Error, ErrorKind, Result};
 use std::ops::{Bound, RangeBounds};
@@ -415,7 +415,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
     /// # Errors
     /// As [`MultiTableMut::insert`].
     pub fn clear(&mut self) -> Result<()> {
-        self.raw.clear()
+        emptied(self.recorder, || self.raw.clear())
     }
 
     /// A cursor before the first value of the lowest key, that can change what it is at.

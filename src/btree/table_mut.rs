@@ -12,7 +12,7 @@ use super::source::{OfStore, Source};
 use super::table::{Pair, Table};
 use super::tree;
 use super::writer::{Writer, damaged};
-use crate::observe::Recorder;
+use crate::observe::{Recorder, emptied};
 use crate::stats::{Moved, Operation};
 use crate::{Error, Result};
 use std::ops::{Bound, RangeBounds};
@@ -272,7 +272,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// As [`TableMut::insert`].
     pub fn clear(&mut self) -> Result<()> {
-        self.writer.clear(self.tree).of(self.source.core())
+        emptied(self.recorder, || self.writer.clear(self.tree).of(self.source.core()))
     }
 
     /// Fills an empty table with records that come in the order of their keys, each key once: every

@@ -16,7 +16,7 @@ use super::table_mut::TableMut;
 use super::tree;
 use super::undo::Change;
 use super::writer::Writer;
-use crate::observe::Recorder;
+use crate::observe::{Recorder, emptied};
 use crate::os::atomic::{AtomicU64, Ordering};
 use crate::stats::Moved;
 use crate::{Error, Result};
@@ -272,13 +272,17 @@ impl<'s> Transaction<'s> {
         if self.find(to)?.is_some() {
             return Err(Error::invalid(format!("there is a table {to:?} already")));
         }
-        let Open { tree, key_name, .. } = self.open().get(i).clone();
-        let core = self.source.core();
-        self.writer.remove(&mut self.catalog, from.as_bytes()).of(core)?;
-        self.enter(to, &tree, &key_name)?;
-        self.open().rename(i, Some(to));
-        self.open().change(i).known = tree;
-        Ok(true)
+        // That the new name has them no entry of a trace can say.
+        let recorder = self.recorder.map(|recorder| recorder.of_table(from));
+        emptied(recorder, || {
+            let Open { tree, key_name, .. } = self.open().get(i).clone();
+            let core = self.source.core();
+            self.writer.remove(&mut self.catalog, from.as_bytes()).of(core)?;
+            self.enter(to, &tree, &key_name)?;
+            self.open().rename(i, Some(to));
+            self.open().change(i).known = tree;
+            Ok(true)
+        })
     }
 
     /// Takes a table away with all that is in it; whether there was one.
@@ -290,11 +294,13 @@ impl<'s> Transaction<'s> {
         let mut tree = self.open().get(i).tree;
         self.open().rename(i, None);
         let catalog = &mut self.catalog;
-        let deleted = self.writer.whole(|writer| {
-            writer.clear(&mut tree)?;
-            writer.remove(catalog, name.as_bytes())
-        });
-        deleted.of(self.source.core())
+        emptied(self.recorder.map(|recorder| recorder.of_table(name)), || {
+            let deleted = self.writer.whole(|writer| {
+                writer.clear(&mut tree)?;
+                writer.remove(catalog, name.as_bytes())
+            });
+            deleted.of(self.source.core())
+        })
     }
 
     /// The names of all tables that have one, in order.

@@ -18,7 +18,7 @@ use super::reader::Value;
 use super::writer::Writer;
 use crate::durability::{Durability, Ticker};
 use crate::keyhash;
-use crate::observe::Recorder;
+use crate::observe::{self, Recorder};
 use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
@@ -385,13 +385,14 @@ impl Hash {
     /// # Errors
     /// As [`Hash::insert`].
     pub fn clear(&self) -> Result<()> {
-        self.write(|writer| {
+        let clear = |writer: &Writer<'_>| {
             writer.clear()?;
             if writer.index.map.len() > LARGE_INDEX {
                 let _ = self.core().new_index(writer, writer.index.header.hash_id, From::Index);
             }
             Ok(())
-        })
+        };
+        observe::emptied(self.shared.recorder.as_deref(), || self.write(clear))
     }
 
     /// The number of keys. While somebody enters a batch it waits for that; if he stands still, what he has not entered is counted.

@@ -138,6 +138,10 @@ const BUILT_ONCE: [&str; 4] = ["constant", "cdb", "cdb64", "mcdb"];
 /// A key that is longer is none that a store has.
 const LONGEST_KEY: u64 = 1 << 20;
 
+/// Why changes are left out that say of many keys, or of none, what they did.
+const NO_KEY: &str = "name no single key: the removal of a range, of everything, of a table (also by renaming it), \
+                      or of one value of several; an appended record";
+
 impl Script {
     /// What this trace asks for.
     ///
@@ -412,8 +416,7 @@ impl Maker {
         let is_there = is_there.filter(|_| key.is_none_or(|key| !self.is_voided(user, key)));
         match (what, key) {
             (Do::Insert | Do::Remove | Do::Update | Do::Get, None) => {
-                return self
-                    .leave_out("name no single key: a removal of a range, an appended record");
+                return self.leave_out(NO_KEY);
             }
             (Do::Insert, Some(key)) if !self.is_first_of_build(user, key, entry) => {
                 return self.leave_out("add a further value to a key");
