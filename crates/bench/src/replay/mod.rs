@@ -20,6 +20,8 @@
 
 mod built;
 mod check;
+#[cfg(test)]
+mod entries_tests;
 mod model;
 mod part;
 mod play;

@@ -371,7 +371,7 @@ impl Maker {
             .get(&user)
             .is_some_and(|(number, is_open)| *is_open && aborted.contains(&(user, *number)));
         let is_there = match entry.outcome {
-            Outcome::Hit | Outcome::Unchanged => Some(true),
+            Outcome::Hit => Some(true),
             Outcome::Miss => Some(false),
             _ => None,
         };
@@ -407,7 +407,7 @@ impl Maker {
             }
             Operation::Insert => Do::Insert,
             Operation::Remove => Do::Remove,
-            // Nothing was written.
+            // Nothing was written; whether the key was there is not known, as it may have been expected to be.
             Operation::Update if entry.outcome == Outcome::Unchanged => Do::Get,
             Operation::Update => Do::Update,
             _ => return self.leave_out("are of a kind that this program does not know"),
