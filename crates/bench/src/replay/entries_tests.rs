@@ -21,6 +21,25 @@ fn script(entries: &[Entry<'_>]) -> Script {
     Script::of(&Trace::open(&path).unwrap()).unwrap()
 }
 
+/// A scan is behind what was done while it went on, which began later: to be done when it began, it would be late
+/// whatever the store, and by as much as the program's own work took.
+#[test]
+fn no_step_is_due_before_the_one_before_it() {
+    let (get, scan) = (Operation::Get, Operation::Scan);
+    let key = Some(&b"key"[..]);
+    let entries = [
+        (500, get, Outcome::Hit, key, 1),
+        (100, get, Outcome::Hit, key, 1),
+        (900, get, Outcome::Hit, key, 1),
+        (0, scan, Outcome::Done, None, 9),
+        (950, get, Outcome::Hit, key, 1),
+        (920, get, Outcome::Hit, key, 1),
+    ];
+    let script = script(&entries);
+    let due: Vec<u64> = script.steps.iter().map(|step| step.time).collect();
+    assert_eq!((due, script.span), (vec![0, 0, 400, 400, 450, 450], 450));
+}
+
 /// `compare_exchange` leaves a key that is not there as it is, too.
 #[test]
 fn an_update_that_changed_nothing_does_not_say_that_the_key_was_there() {

@@ -75,7 +75,7 @@ impl Do {
 /// One step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
-    /// When it began, in nanoseconds after the first step.
+    /// When it is due, in nanoseconds after the first entry: not before the step before it.
     pub(crate) time: u64,
     pub(crate) what: Do,
     /// The number of its key, if it has one.
@@ -329,9 +329,11 @@ struct Builds {
 impl Maker {
     fn add(&mut self, entry: &Entry, aborted: &HashSet<Which>) -> Result<()> {
         let first = *self.first.get_or_insert(entry.time);
-        let time = entry.time.saturating_sub(first);
+        // What other operations were within, as a scan, began before them and comes behind: it is due where they were,
+        // as nobody here can do it earlier, and would else be late by all the time that it took.
+        let time = entry.time.saturating_sub(first).max(self.script.span);
         self.script.entries += 1;
-        self.script.span = self.script.span.max(time);
+        self.script.span = time;
         let user = user_of(entry, &self.stores);
         self.telling.saw(user);
         if entry.outcome == Outcome::Failed {
