@@ -22,6 +22,9 @@ const TABLES: usize = 1000;
 /// was, as a replay would else put an empty value there.
 pub(crate) const REMOVED: Outcome = Outcome::Hit;
 
+/// How an insertion ended that put a value beside those that its key may have, in the trace; it is counted as done.
+pub(crate) const BESIDE: Outcome = Outcome::Hit;
+
 /// Counts, times and records the operations on one store, or on one table of it.
 #[derive(Debug)]
 pub(crate) struct Recorder {
@@ -315,6 +318,12 @@ impl Recorder {
         };
         let done = Done::one(Outcome::Done, bytes);
         self.trace(self.now(), Action::Operation(operation), Some(key), done);
+    }
+
+    /// The same of a value that is put beside those that its key may have.
+    pub(crate) fn batched_beside(&self, key: &[u8], value: &[u8]) {
+        let done = Done::one(BESIDE, key.len() + value.len());
+        self.trace(self.now(), Action::Operation(Operation::Insert), Some(key), done);
     }
 
     /// The reading of one record after the other begins, with `key` if that is known; it is counted now,

@@ -193,10 +193,10 @@ fn counts_of_ranges_are_recorded() {
     let puts: Vec<String> = (1..=9).map(|i| format!("1 insert k{i} done 1 0")).collect();
     expected.extend(puts.iter().map(|put| &**put));
     expected.extend([
-        "2 insert a done 1 0",
-        "2 insert b done 1 0",
-        "2 insert b done 1 0",
-        "2 insert c done 1 0",
+        "2 insert a hit 1 0",
+        "2 insert b hit 1 0",
+        "2 insert b hit 1 0",
+        "2 insert c hit 1 0",
         "1 commit done 35 13",
         "1 count k3 done 0 7",
         "1 count done 0 9",

@@ -14,7 +14,7 @@ use super::table::Table;
 use super::table_mut::TableMut;
 use super::transaction::Transaction;
 use crate::durability::Durability;
-use crate::observe::{Recorder, Started, Steps, Walk, Way, counted};
+use crate::observe::{BESIDE, Recorder, Started, Steps, Walk, Way, counted};
 use crate::os::file::copied;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
@@ -98,10 +98,10 @@ impl Change {
         Change { outcome: Outcome::Done, records: 1, bytes }
     }
 
-    /// One record more, or nothing.
+    /// One value more beside those that the key may have, or nothing.
     pub(super) fn added(is_added: bool, key: &[u8], value: &[u8]) -> Change {
-        let nothing = Change { outcome: Outcome::Done, records: 0, bytes: 0 };
-        if is_added { Change::put(key, value) } else { nothing }
+        let nothing = Change { outcome: BESIDE, records: 0, bytes: 0 };
+        if is_added { Change { outcome: BESIDE, ..Change::put(key, value) } } else { nothing }
     }
 
     pub(super) fn put_if(is_put: bool, key: &[u8], value: &[u8]) -> Change {

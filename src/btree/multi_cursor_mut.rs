@@ -168,7 +168,11 @@ impl<'t, 'c> MultiCursorMut<'t, 'c> {
             cursor.raw.came_to(pair)?;
             cursor.arrive()
         };
-        self.change(operation, Some(&key), change, |_| Change::put(&key, value)).map(drop)
+        self.change(operation, Some(&key), change, |_| match operation {
+            Operation::Insert => Change::added(true, &key, value),
+            _ => Change::put(&key, value),
+        })
+        .map(drop)
     }
 
     /// Takes the value here out.

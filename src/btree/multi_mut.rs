@@ -453,7 +453,7 @@ impl<'t, 'c> MultiTableMut<'t, 'c> {
             let (key, value) = record.parts();
             if let Some(recorder) = recorder {
                 loaded.record(key, value);
-                recorder.batched(key, Some(value));
+                recorder.batched_beside(key, value);
             }
             if pairs.is_sorted() {
                 return Ok((sorted_pair(pairs, key, value)?, Vec::new()));

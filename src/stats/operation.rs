@@ -55,9 +55,13 @@ pub enum Outcome {
 }
 
 impl Operation {
-    /// How users are told that it ended: that an update took its key out is for the trace only.
+    /// How users are told that it ended: that an update took its key out, or that a key may have several values, is for
+    /// the trace only.
     pub(super) fn outcome(self, outcome: Outcome) -> Outcome {
-        if self == Operation::Update && outcome == Outcome::Hit { Outcome::Done } else { outcome }
+        match (self, outcome) {
+            (Operation::Insert | Operation::Update, Outcome::Hit) => Outcome::Done,
+            _ => outcome,
+        }
     }
 
     /// All of them.

@@ -1,7 +1,7 @@
 //! Danger: an entry is taken for more than it says, so that a replay does what nobody did. Traces of a few entries
 //! are written here, and what is made of them is put beside what it must be.
 
-use super::script::Script;
+use super::script::{Do, Script};
 use credenza::record::{Action, NewEntry, Trace, Writer};
 use credenza::stats::{Operation, Outcome};
 
@@ -38,6 +38,34 @@ fn no_step_is_due_before_the_one_before_it() {
     let script = script(&entries);
     let due: Vec<u64> = script.steps.iter().map(|step| step.time).collect();
     assert_eq!((due, script.span), (vec![0, 0, 400, 400, 450, 450], 450));
+}
+
+/// Of a table with several values a key one value was replayed, the last one, and nothing said so.
+#[test]
+fn values_beside_the_first_of_a_key_are_left_out_and_counted() {
+    let (insert, remove) = (Operation::Insert, Operation::Remove);
+    let (key, other) = (Some(&b"key"[..]), Some(&b"other"[..]));
+    let entries = [
+        (0, insert, Outcome::Hit, key, 1),
+        (1, insert, Outcome::Hit, key, 2),
+        (2, insert, Outcome::Hit, key, 3),
+        // One of several goes.
+        (3, remove, Outcome::Hit, None, 0),
+        (4, remove, Outcome::Hit, key, 0),
+        (5, insert, Outcome::Hit, key, 4),
+        // With one value a key.
+        (6, insert, Outcome::Done, other, 5),
+        (7, insert, Outcome::Done, other, 6),
+    ];
+    let script = script(&entries);
+    let steps: Vec<_> = script.steps.iter().map(|step| (step.what, step.value_len)).collect();
+    let put = |len| (Do::Insert, len);
+    assert_eq!(steps, [put(1), (Do::Remove, 0), put(4), put(5), put(6)]);
+    let left_out: Vec<_> = script.left_out.into_iter().collect();
+    let [("add a further value to a key", 2), (why, 1)] = left_out[..] else {
+        panic!("{left_out:?}");
+    };
+    assert!(why.contains("of one value of several"), "{why}");
 }
 
 /// `compare_exchange` leaves a key that is not there as it is, too.

@@ -290,7 +290,8 @@ fn aborted(trace: &Trace, stores: &[usize]) -> Result<HashSet<Which>> {
 #[derive(Clone, Copy, PartialEq)]
 enum Known {
     Nothing,
-    Something,
+    Present,
+    Absent,
 }
 
 #[derive(Default)]
@@ -420,18 +421,21 @@ impl Maker {
             (Do::Insert | Do::Remove | Do::Update | Do::Get, None) => {
                 return self.leave_out(NO_KEY);
             }
-            (Do::Insert, Some(key)) if !self.is_first_of_build(user, key, entry) => {
+            (Do::Insert, Some(key)) if self.is_further_value(user, key, entry) => {
                 return self.leave_out("add a further value to a key");
             }
             (Do::Insert | Do::Update, Some(key)) => {
                 if entry.value_len > LONGEST_VALUE {
                     return self.leave_out("write a value of over 64 MiB");
                 }
-                self.known[key as usize] = Known::Something;
+                self.known[key as usize] = Known::Present;
                 self.script.value_lens[key as usize] = entry.value_len as u32;
             }
             (Do::Get | Do::Remove, Some(key)) => {
                 self.saw(key, is_there, entry);
+                if what == Do::Remove {
+                    self.known[key as usize] = Known::Absent;
+                }
             }
             _ => {}
         }
@@ -473,7 +477,7 @@ impl Maker {
         if let Some(is_there) = is_there
             && self.known[at] == Known::Nothing
         {
-            self.known[at] = Known::Something;
+            self.known[at] = if is_there { Known::Present } else { Known::Absent };
             if is_there {
                 let len = entry.value_len.min(LONGEST_VALUE) as u32;
                 self.script.value_lens[at] = len;
@@ -490,9 +494,13 @@ impl Maker {
         of_store(&self.builds.is_constant, entry).unwrap_or(false)
     }
 
-    /// Whether it is the first value that a build gives this key, or no build at all. A lookup finds that one.
-    fn is_first_of_build(&mut self, user: User, key: u32, entry: &Entry) -> bool {
-        !self.is_constant(entry) || self.builds.going.entry(user).or_default().insert(key)
+    /// Whether it is a value beside the first of this key, which is the one that a lookup finds: of a build, or in a table
+    /// with several a key, whose insertions say so.
+    fn is_further_value(&mut self, user: User, key: u32, entry: &Entry) -> bool {
+        if self.is_constant(entry) {
+            return !self.builds.going.entry(user).or_default().insert(key);
+        }
+        entry.outcome == Outcome::Hit && self.known[key as usize] == Known::Present
     }
 
     /// A constant store takes the place of the one before: what that had and this has not is gone.

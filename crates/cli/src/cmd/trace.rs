@@ -2,8 +2,8 @@
 
 use crate::{json, output};
 use credenza::Result;
-use credenza::record::{Entry, Trace, TracedStore};
-use credenza::stats::Outcome;
+use credenza::record::{Action, Entry, Trace, TracedStore};
+use credenza::stats::{Operation, Outcome};
 use indicatif::{HumanBytes, HumanCount, HumanDuration};
 use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -82,6 +82,8 @@ impl Found {
         let tally = self.by_action.entry(entry.action.name()).or_default();
         tally.count += 1;
         match entry.outcome {
+            // Of an insertion it says what table it is of.
+            Outcome::Hit if entry.action == Action::Operation(Operation::Insert) => {}
             Outcome::Hit | Outcome::Unchanged => tally.hits += 1,
             Outcome::Miss => tally.misses += 1,
             Outcome::Failed => tally.failed += 1,
