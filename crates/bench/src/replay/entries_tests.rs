@@ -13,12 +13,16 @@ fn script(entries: &[Entry<'_>]) -> Script {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("trace");
     let mut trace = Writer::create(&path, "btree").unwrap();
+    write(&mut trace, entries);
+    trace.finish().unwrap();
+    Script::of(&Trace::open(&path).unwrap()).unwrap()
+}
+
+fn write(trace: &mut Writer, entries: &[Entry<'_>]) {
     for &(time, operation, outcome, key, value_len) in entries {
         let action = Action::Operation(operation);
         trace.add(&NewEntry { time, action, outcome, key, value_len, items: 0 });
     }
-    trace.finish().unwrap();
-    Script::of(&Trace::open(&path).unwrap()).unwrap()
 }
 
 /// A scan is behind what was done while it went on, which began later: to be done when it began, it would be late
@@ -78,4 +82,27 @@ fn an_update_that_changed_nothing_does_not_say_that_the_key_was_there() {
     assert_eq!(script.before, []);
     let was_there: Vec<_> = script.steps.iter().map(|step| step.was_there).collect();
     assert_eq!(was_there, [None, Some(false)]);
+}
+
+/// What any bytes of a trace can claim: a hash of any length costs it as much as a short key.
+#[test]
+fn keys_are_made_up_as_long_as_stores_take_them_and_there_is_room() {
+    let key = |byte, len| vec![byte; len];
+    let (longest, longer) = (key(1, 65_536), key(2, 65_537));
+    let insert = |key| (0, Operation::Insert, Outcome::Done, Some(key), 1);
+    let script_of_two = script(&[insert(&longest[..]), insert(&longer)]);
+    assert_eq!(script_of_two.keys.iter().map(|key| key.len()).collect::<Vec<_>>(), [65_536]);
+    let left_out =
+        |script: &Script| script.left_out.iter().next().map(|(why, count)| (*why, *count));
+    let (why, count) = left_out(&script_of_two).unwrap();
+    assert!(why.contains("over 64 KiB") && count == 1 && script_of_two.steps.len() == 1, "{why}");
+
+    // Room is for 4100 of these.
+    let keys: Vec<Vec<u8>> =
+        (0..4500_u64).map(|i| [&i.to_le_bytes()[..], &[0; 65_528]].concat()).collect();
+    let entries: Vec<_> = keys.iter().map(|key| insert(&key[..])).collect();
+    let script = script(&entries);
+    let (why, count) = left_out(&script).unwrap();
+    assert!(why.contains("no room") && (300..500).contains(&count), "{why}: {count}");
+    assert_eq!(script.steps.len() as u64 + count, 4500);
 }

@@ -1,6 +1,6 @@
 //! `credenza replay`: what a program did, done again on any store.
 //!
-//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `part` (what of that
+//! Reading order: [`ReplayArgs`], `script` (what of a trace one thread can do on one store), `named` (its keys), `part` (what of that
 //! is about some of the keys), `built` (loads that come first), `told` (what it says beside), `ups` (scripts of
 //! ups_bench), `play` (the measured process), `reopen`, `model` (what a store must answer), `check` (the process
 //! that compares), `unread` (what of a trace is missing), `table` (what the reader sees).
@@ -23,6 +23,7 @@ mod check;
 #[cfg(test)]
 mod entries_tests;
 mod model;
+mod named;
 mod part;
 mod play;
 mod player;

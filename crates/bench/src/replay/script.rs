@@ -8,9 +8,10 @@
 //!
 //! Invariant: every process that reads a trace makes the same script of it.
 
+use super::named::{Keys, Named};
 use super::told::{Telling, Told};
 use super::ups;
-use credenza::record::{Action, Entry, Key, Trace, TracedStore};
+use credenza::record::{Action, Entry, Trace, TracedStore};
 use credenza::stats::{Operation, Outcome};
 use credenza::{Error, Result};
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -135,8 +136,6 @@ pub(super) const LONGEST_VALUE: u64 = 64 << 20;
 const LOWEST: &[u8] = &[0];
 /// Stores of which a trace has that they were built, each anew.
 const BUILT_ONCE: [&str; 4] = ["constant", "cdb", "cdb64", "mcdb"];
-/// A key that is longer is none that a store has.
-const LONGEST_KEY: u64 = 1 << 20;
 
 /// Why changes are left out that say of many keys, or of none, what they did.
 const NO_KEY: &str = "name no single key: the removal of a range, of everything, of a table (also by renaming it), \
@@ -299,11 +298,8 @@ struct Maker {
     script: Script,
     spaces: Vec<u16>,
     stores: Vec<usize>,
-    numbers: HashMap<Box<[u8]>, u32>,
+    keys: Keys,
     known: Vec<Known>,
-    /// How many keys of each length were made for hashes, and those of short keys.
-    made: HashMap<(u128, u64), u64>,
-    made_of_len: HashMap<u64, u64>,
     /// Keys of the lookup of many that goes on.
     pending: HashMap<User, Vec<Asked>>,
     /// Keys that a transaction changed which was aborted. What it finds of them is found by nobody else.
@@ -357,7 +353,11 @@ impl Maker {
                 return self.step(time, Do::Begin, None, entry);
             }
             Action::Key => {
-                let Some(key) = self.key(entry)? else { return Ok(()) };
+                let key = match self.key(entry)? {
+                    Named::Key(key) => key,
+                    Named::None => return Ok(()),
+                    Named::Unfit(why) => return self.leave_out(why),
+                };
                 let is_there = Some(entry.outcome == Outcome::Hit);
                 let is_there = is_there.filter(|_| !self.is_voided(user, key));
                 self.saw(key, is_there, entry);
@@ -403,7 +403,7 @@ impl Maker {
             }
             Operation::Sync => return self.leave_out("wait for the disk"),
             Operation::Insert | Operation::Remove | Operation::Update if is_void => {
-                if let Some(key) = self.key(entry)? {
+                if let Named::Key(key) = self.key(entry)? {
                     self.voided.entry(user).or_default().insert(key);
                 }
                 return self.leave_out("change what was aborted afterwards");
@@ -415,7 +415,11 @@ impl Maker {
             Operation::Update => Do::Update,
             _ => return self.leave_out("are of a kind that this program does not know"),
         };
-        let key = self.key(entry)?;
+        let key = match self.key(entry)? {
+            Named::Key(key) => Some(key),
+            Named::None => None,
+            Named::Unfit(why) => return self.leave_out(why),
+        };
         let is_there = is_there.filter(|_| key.is_none_or(|key| !self.is_voided(user, key)));
         match (what, key) {
             (Do::Insert | Do::Remove | Do::Update | Do::Get, None) => {
@@ -455,7 +459,7 @@ impl Maker {
         let held: HashSet<u32> = held.collect();
         let mut named: HashMap<u16, u64> = HashMap::new();
         for key in held {
-            // As `key` made it.
+            // As it was named.
             let space = match script.key(key) {
                 [high, low, ..] if !spaces.is_empty() => u16::from(*high) << 8 | u16::from(*low),
                 _ => 0,
@@ -569,46 +573,12 @@ impl Maker {
         Ok(())
     }
 
-    /// The number of the entry's key.
-    fn key(&mut self, entry: &Entry) -> Result<Option<u32>> {
-        let Some(key) = &entry.key else { return Ok(None) };
-        let mut bytes = Vec::new();
-        if !self.spaces.is_empty() {
-            // The higher byte first, so that each has its keys together.
-            bytes.extend_from_slice(&self.space(entry).swap_bytes().to_le_bytes());
-        }
-        match key {
-            Key::Plain(key) => bytes.extend_from_slice(key),
-            Key::Hashed { hash, len } => self.make_key(*hash, *len, &mut bytes),
-            _ => return Ok(None),
-        }
-        if let Some(number) = self.numbers.get(&bytes[..]) {
-            return Ok(Some(*number));
-        }
-        let number = u32::try_from(self.numbers.len())
-            .map_err(|_| Error::invalid("the trace has more keys than the workbench takes"))?;
-        let bytes: Box<[u8]> = bytes.into();
-        self.script.keys.push(bytes.clone());
-        self.script.value_lens.push(0);
-        self.known.push(Known::Nothing);
-        self.numbers.insert(bytes, number);
-        Ok(Some(number))
-    }
-
-    /// Makes a key of this length up for a hash: another for each.
-    fn make_key(&mut self, hash: u128, len: u64, out: &mut Vec<u8>) {
-        let len = len.min(LONGEST_KEY) as usize;
-        if len >= 16 {
-            out.extend(hash.to_le_bytes().iter().cycle().take(len));
-            return;
-        }
-        let next = self.made_of_len.entry(len as u64).or_default();
-        let number = *self.made.entry((hash, len as u64)).or_insert_with(|| {
-            *next += 1;
-            *next - 1
-        });
-        // Odd, so that no two numbers of so many bytes become one.
-        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-        out.extend(mixed.iter().chain(&hash.to_le_bytes()).take(len));
+    /// What the entry names.
+    fn key(&mut self, entry: &Entry) -> Result<Named> {
+        let space = (!self.spaces.is_empty()).then(|| self.space(entry));
+        let named = self.keys.name(entry, space, &mut self.script.keys)?;
+        self.known.resize(self.script.keys.len(), Known::Nothing);
+        self.script.value_lens.resize(self.script.keys.len(), 0);
+        Ok(named)
     }
 }

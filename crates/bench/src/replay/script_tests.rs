@@ -205,3 +205,26 @@ fn reads_by_steps() {
     drop(cursor);
     transaction.commit().unwrap();
 }
+
+/// Danger: our own stores refuse the key, with the two bytes that stand before it here.
+#[test]
+fn a_key_that_is_too_long_with_what_says_its_store_is_left_out() {
+    let (script, steps) = script_of("puts_the_longest_keys");
+    let lens: Vec<usize> = script.keys.iter().map(|key| key.len()).collect();
+    assert_eq!((lens, steps.len()), (vec![65_536, 3], 2));
+    let [(why, 3)] = left_out(&script)[..] else { panic!("{:?}", script.left_out) };
+    assert!(why.contains("the two bytes"), "{why}");
+}
+
+#[test]
+fn puts_the_longest_keys() {
+    if folder().is_none() {
+        return;
+    }
+    let (one, two) = (Hash::in_memory().unwrap(), Hash::in_memory().unwrap());
+    for len in [65_534, 65_535, 65_536] {
+        one.insert(&vec![7; len], b"1").unwrap();
+    }
+    assert!(one.get(&[7; 65_535]).unwrap().is_some());
+    two.insert(b"a", b"2").unwrap();
+}
