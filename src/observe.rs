@@ -14,9 +14,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Tables of a store that are told apart in a trace; what is done with further ones is recorded as with
-/// the last of these.
+/// Tables of a store that are told apart in a trace.
 const TABLES: usize = 1000;
+/// What all further ones are together.
+const FURTHER: &str = "(further tables)";
 
 /// How an update ended that took its key out: it is counted as one that is done, and recorded as the removal that it
 /// was, as a replay would else put an empty value there.
@@ -131,7 +132,8 @@ impl Recorder {
     pub(crate) fn of_table(&self, name: &str) -> &Recorder {
         let Some(tracer) = &self.tracer else { return self };
         let mut last = self;
-        for _ in 0..TABLES {
+        for i in 0..=TABLES {
+            let name = if i < TABLES { name } else { FURTHER };
             let new = || {
                 let recorder = Recorder {
                     counters: self.counters.clone(),

@@ -8,6 +8,7 @@ use common::recording::{folder, recorded, run, shorts};
 use credenza::Scan;
 use credenza::btree::{BTree, CursorMut, Duplicates, MultiTableMut, TableMut, TableOptions};
 use credenza::hash::{Batch, Hash};
+use credenza::record::Trace;
 use credenza::stats::{Operation, Statistics};
 
 /// What is recorded when the test of this name does its work.
@@ -238,4 +239,35 @@ fn counts_ranges() {
     assert_eq!((cursor.count().unwrap(), cursor.position().unwrap()), (2, Some(1)));
     assert!(!cursor.next_value().unwrap() && cursor.next_key().unwrap());
     assert!(cursor.previous_key().unwrap());
+}
+
+/// Danger: what is done with further tables than are told apart is what was done with the last of these.
+#[test]
+fn further_tables_are_recorded_apart_from_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let trace = dir.path().join("trace");
+    run(recorded("uses_many_tables", dir.path(), &trace));
+    let stores = Trace::open(&trace).unwrap().stores().to_vec();
+    // The main one is the first.
+    let tables: Vec<_> = stores[1..].iter().map(|store| &*store.table).collect();
+    assert_eq!((tables.len(), tables[999], tables[1000]), (1001, "t999", "(further tables)"));
+    let found = shorts(&trace);
+    let last: Vec<_> = found[1000..].iter().map(|entry| &**entry).collect();
+    let expected = ["1001 insert k done 1 0", "1002 insert k done 2 0", "1002 insert k done 3 0"];
+    assert_eq!(last[..3], expected);
+    assert!(last[3].starts_with("1 commit"), "{last:?}");
+}
+
+#[test]
+fn uses_many_tables() {
+    if !is_child() {
+        return;
+    }
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    for i in 0..1002_usize {
+        let value = vec![7; i.saturating_sub(998).max(1)];
+        transaction.create_table(&format!("t{i}")).unwrap().insert(b"k", &value).unwrap();
+    }
+    transaction.commit().unwrap();
 }
