@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `CREDENZA_RECORD` | the file to record to; one that is there already is continued |
 //! | `CREDENZA_RECORD_KEYS` | `plain` (as they are, the default) or `hashed` |
-//! | `CREDENZA_RECORD_LIMIT` | bytes that the file may have, as in `500M`; 1 GiB by default |
+//! | `CREDENZA_RECORD_LIMIT` | bytes that the file may have, as in `500M`; 1 GiB by default. Who continues it asks for the same, or for none |
 //! | `CREDENZA_RECORD_SECRET` | 32 hexadecimal digits that keys are hashed with; needed where several processes record `hashed` keys to one file |
 //!
 //! The environment is not believed in a process with more rights than whoever started it.

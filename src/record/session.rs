@@ -52,11 +52,14 @@ pub(super) type Secret = (u64, u64);
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wanted {
     pub(super) is_hashed: bool,
-    /// Bytes that the file may have.
-    pub(super) limit: u64,
+    /// Bytes that the file may have; none where nobody has said it.
+    pub(super) limit: Option<u64>,
     /// None where nobody has named one.
     pub(super) secret: Option<Secret>,
 }
+
+/// Bytes that a trace may have unless it is said otherwise.
+pub(super) const LIMIT: u64 = 1 << 30;
 
 /// A recording, in one process.
 #[derive(Debug)]
@@ -512,7 +515,7 @@ fn begin(path: &Path, wanted: &Wanted, may_continue: bool) -> Result<(Fixed, Sec
 
 /// Writes the head of a new trace.
 fn make(file: &File, wanted: &Wanted) -> Result<(Fixed, Secret)> {
-    let Wanted { is_hashed, limit, .. } = *wanted;
+    let (is_hashed, limit) = (wanted.is_hashed, wanted.limit.unwrap_or(LIMIT));
     let (boot, _) = process::boot_and_namespace();
     let begun_at = UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos() as u64);
     let (id, begun_ns) = (process::random_id()?, now());
@@ -543,6 +546,13 @@ fn take_up(file: &File, len: u64, wanted: &Wanted) -> Result<(Fixed, Secret)> {
         "this trace was begun with another secret, or with one that was drawn and forgotten, and a key \
          would have several hashes: set CREDENZA_RECORD_SECRET to 32 hexadecimal digits, the same for \
          all processes, before a trace is begun that several shall write, or name another file"
+    } else if let Some(limit) = wanted.limit.filter(|limit| *limit != fixed.limit) {
+        let what = format!(
+            "this trace was begun to have {} bytes at most, and {limit} are asked for: ask for as many, or \
+             name another file",
+            fixed.limit
+        );
+        return Err(Error::invalid(what));
     } else {
         return Ok((fixed, secret));
     };

@@ -11,9 +11,6 @@ use std::sync::{
 };
 use std::time::Duration;
 
-/// Bytes that a trace may have unless it is said otherwise.
-const LIMIT: u64 = 1 << 30;
-
 /// How keys are in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -50,14 +47,14 @@ pub enum Keys {
 pub struct Options {
     path: PathBuf,
     keys: Keys,
-    limit: u64,
+    limit: Option<u64>,
     secret: Option<Secret>,
 }
 
 impl Options {
     /// A new trace at `path`, with keys as they are, of 1 GiB at most.
     pub fn new(path: impl AsRef<Path>) -> Options {
-        Options { path: path.as_ref().to_owned(), keys: Keys::Plain, limit: LIMIT, secret: None }
+        Options { path: path.as_ref().to_owned(), keys: Keys::Plain, limit: None, secret: None }
     }
 
     /// How keys are recorded.
@@ -70,7 +67,7 @@ impl Options {
     /// Bytes that the file may have: the recording ends before it would be longer.
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
-        self.limit = bytes;
+        self.limit = Some(bytes);
         self
     }
 
@@ -259,10 +256,11 @@ fn from_environment(get: impl Fn(&str) -> Option<OsString>) -> Result<Option<Opt
         }
     };
     if let Some(limit) = text("CREDENZA_RECORD_LIMIT").filter(|limit| !limit.is_empty()) {
-        options.limit = bytes(&limit).ok_or_else(|| {
+        let asked = bytes(&limit).ok_or_else(|| {
             let what = "is no number of bytes, with K, M, G or T behind it if you like";
             Error::invalid(format!("CREDENZA_RECORD_LIMIT is '{limit}', which {what}"))
         })?;
+        options = options.limit(asked);
     }
     if let Some(secret) = text("CREDENZA_RECORD_SECRET").filter(|secret| !secret.is_empty()) {
         let is_right = secret.len() == 32 && secret.bytes().all(|b| b.is_ascii_hexdigit());
@@ -307,12 +305,15 @@ mod tests {
         );
         let file = ("CREDENZA_RECORD", "/tmp/trace");
         let options = asked(&[file]).unwrap().unwrap();
-        assert_eq!((options.keys, options.limit, options.secret), (Keys::Plain, LIMIT, None));
+        assert_eq!((options.keys, options.limit, options.secret), (Keys::Plain, None, None));
         let more = [("CREDENZA_RECORD_KEYS", "hashed"), ("CREDENZA_RECORD_LIMIT", "5m")];
         let secret = ("CREDENZA_RECORD_SECRET", "0000000000000002000000000000000A");
         let options = asked(&[file, more[0], more[1], secret]).unwrap().unwrap();
         let secret = Some((10, 2));
-        assert_eq!((options.keys, options.limit, options.secret), (Keys::Hashed, 5 << 20, secret));
+        assert_eq!(
+            (options.keys, options.limit, options.secret),
+            (Keys::Hashed, Some(5 << 20), secret)
+        );
         for bad in [
             ("CREDENZA_RECORD_KEYS", "none"),
             ("CREDENZA_RECORD_LIMIT", "much"),

@@ -49,7 +49,7 @@ fn session(path: &Path, is_hashed: bool) -> Arc<Session> {
 }
 
 fn wanted(is_hashed: bool) -> Wanted {
-    Wanted { is_hashed, limit: 1 << 30, secret: Some((1, 2)) }
+    Wanted { is_hashed, limit: None, secret: Some((1, 2)) }
 }
 
 /// Something that could have been recorded, and its key.
@@ -369,8 +369,8 @@ fn a_trace_has_no_more_bytes_than_it_may_and_says_so() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("trace");
     let limit = 3000;
-    let wanted = Wanted { limit, ..wanted(false) };
-    let session = Arc::new(Session::open(&path, wanted, false).unwrap());
+    let with = |limit| Wanted { limit, ..wanted(false) };
+    let session = Arc::new(Session::open(&path, with(Some(limit)), false).unwrap());
     session.define("hash", Path::new("/a"), "");
     let mut rng = Rng::new(3);
     for _ in 0..1000 {
@@ -386,6 +386,12 @@ fn a_trace_has_no_more_bytes_than_it_may_and_says_so() {
     assert!(!entries.is_empty() && entries.iter().all(|entry| entry.time <= when));
     assert!(std::fs::metadata(&path).unwrap().len() <= limit);
     // Who comes later finds it full.
-    let later = Arc::new(Session::open(&path, wanted, true).unwrap());
+    let later = Arc::new(Session::open(&path, with(None), true).unwrap());
     assert_eq!(later.define("hash", Path::new("/a"), ""), 0);
+    // And who asks for more or less than it may have is told so, and not silently given that.
+    assert!(Session::open(&path, with(Some(limit)), true).is_ok());
+    for other in [limit - 1, limit + 1] {
+        let error = Session::open(&path, with(Some(other)), true).unwrap_err().to_string();
+        assert!(error.contains("3000 bytes at most"), "{error}");
+    }
 }

@@ -58,7 +58,7 @@ impl Writer {
     /// There is a file already, or it cannot be made.
     pub fn create(path: impl AsRef<Path>, kind: &str) -> Result<Writer> {
         // Keys as they are: nothing is hashed with this but what is too long.
-        let wanted = Wanted { is_hashed: false, limit: u64::MAX, secret: Some((0, 0)) };
+        let wanted = Wanted { is_hashed: false, limit: Some(u64::MAX), secret: Some((0, 0)) };
         let session = Arc::new(Session::open(path.as_ref(), wanted, false)?);
         let store = session.define(kind, Path::new(""), "");
         Ok(Writer { session, store })
