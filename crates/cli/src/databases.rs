@@ -16,16 +16,16 @@ use std::borrow::Cow;
 use std::path::Path;
 use std::slice;
 
-/// Makes the btree store that `builder` builds of the text at `path`: of each
-/// database that has a name a table, with its kind, and of everything else the main one. Returns how many
-/// records there are.
+/// Fills the btree store that `builder` builds from the text at `path`: of each
+/// database that has a name it has a table, with its kind, and of everything else the main one. Returns it, to be
+/// finished, and how many records there are.
 pub fn into_tables(
     path: &Path,
     format: Option<Format>,
     builder: BTreeBuilder,
     bar: &Bar,
     quiet: bool,
-) -> Result<u64> {
+) -> Result<(BTreeBuilder, u64)> {
     let (keys, options) = (Keys::Bytes, TableOptions::new());
     let mut tables = Tables { builder, begun: 0, keys, options, has_several: false, quiet };
     let paths = path.to_owned();
@@ -35,8 +35,7 @@ pub fn into_tables(
             record.map_or(Ok(()), |(key, value)| tables.add(key, value))
         })?;
     tables.check_replaced(path)?;
-    tables.builder.finish()?;
-    Ok(count)
+    Ok((tables.builder, count))
 }
 
 struct Tables {

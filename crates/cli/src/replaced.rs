@@ -1,4 +1,5 @@
-//! What a new file takes the place of: not the store that is read, nor what may be no store of this user's.
+//! What a new file takes the place of: not the store that is read, nor what may be no store of this user's, nor, unless he
+//! says so, a store that may be all there is of its data.
 
 use crate::target::Kind;
 use credenza::{Error, ErrorKind, Result};
@@ -66,6 +67,36 @@ pub fn check_is_store(path: &Path, order: &str) -> Result<()> {
             Err(Error::invalid(what).at(path))
         }
         Err(e) if is_unknown(&e) => Err(e),
+        _ => Ok(()),
+    }
+}
+
+/// An error if what is at `path` is a hash or btree store, and the user did not say that it may be `replaced`: unlike what is
+/// built and never changes, there may be no other copy of what is in it.
+pub fn check_is_unchanging(path: &Path, replaced: bool) -> Result<()> {
+    match credenza::kind_of(path) {
+        Ok(kind @ ("hash" | "btree")) if !replaced => {
+            let what = format!(
+                "this is a {kind} store, which may be all there is of its data: name another, or say --replace if it \
+                 shall be replaced"
+            );
+            Err(Error::invalid(what).at(path))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// An error if what is at `path` is a store of another kind than `kind`, as no copy made before is, and the user did not say
+/// that it may be `replaced`.
+pub fn check_is_of_kind(path: &Path, kind: &str, replaced: bool) -> Result<()> {
+    match credenza::kind_of(path) {
+        Ok(there) if there != kind && !replaced => {
+            let what = format!(
+                "this is a {there} store, and what would take its place is a copy of a {kind} store: name another, or \
+                 say --replace if it shall be replaced"
+            );
+            Err(Error::invalid(what).at(path))
+        }
         _ => Ok(()),
     }
 }

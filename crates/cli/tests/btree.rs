@@ -186,7 +186,7 @@ fn dump_and_conversions_lose_nothing() {
             (folder.path(&format!("{kind}.back")), folder.path(&format!("{kind}.thawed")));
         run(&["convert", &other, &back, "--to", "btree"]).expect(0);
         assert!(dump(&back) == records, "{kind} and back");
-        run(&["convert", &back, &other, "--to", kind]).expect(0);
+        run(&["convert", &back, &other, "--to", kind, "--replace"]).expect(0);
         run(&["thaw", &other, &thawed, "--engine", "btree"]).expect(0);
         assert!(dump(&thawed) == records, "{kind} thawed");
         run(&["thaw", &other, &thawed, "--engine", "btree"]).expect(111);
@@ -307,7 +307,7 @@ fn other_tables_are_copied_or_named() {
     let list = |store: &str| run(&["table", "list", store]).expect(0).text();
     assert_eq!(list(&copy), list(&store));
     run(&["verify", &copy]).expect(0);
-    run(&["convert", &store, &copy, "--to", "btree"]).expect(0);
+    run(&["convert", &store, &copy, "--to", "btree", "--replace"]).expect(0);
     assert_eq!(list(&copy), list(&store), "in the place of the copy before");
     let target = |name: &str| folder.path(name);
     for args in [

@@ -246,7 +246,7 @@ fn numbers_of_records_go_on_in_a_copy() {
     // Also of one table.
     let (from, to) = (&store[..], &copy[..]);
     let args = |command| [command, from, to, "--table", "log"];
-    run(&[&args("convert")[..], &["--to", "btree"]].concat()).expect(0);
+    run(&[&args("convert")[..], &["--to", "btree", "--replace"]].concat()).expect(0);
     assert_eq!(append(&copy), 5);
     std::fs::remove_file(&copy).expect("the copy");
     run(&[&args("thaw")[..], &["--engine", "btree"]].concat()).expect(0);
@@ -305,7 +305,7 @@ staff	eve
         run_with(&load, text.as_bytes()).expect(0);
         let all = run(&["table", "list", &store]).expect(0).text();
         let line = all.lines().find(|line| line.contains(table)).expect("the table");
-        let (copy, thawed) = (folder.path("copy"), folder.path(&format!("thawed {table}")));
+        let [copy, thawed] = ["copy", "thawed"].map(|name| folder.path(&format!("{name} {table}")));
         for args in [
             ["convert", &store, &copy, "--table", table, "--to", "btree", "--json"],
             ["thaw", &store, &thawed, "--table", table, "--engine", "btree", "--json"],

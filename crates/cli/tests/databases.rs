@@ -133,10 +133,12 @@ fn what_the_main_table_cannot_keep_of_a_dump_is_told() {
     let got = run(&["convert", &numbers, &store, "--to", "btree"]).expect(0);
     let hint = "the keys of this dump are integers, and those of the main table their bytes: a line database=NAME";
     assert!(got.err.contains(hint), "{}", got.err);
-    let got = run(&["--quiet", "convert", &numbers, &store, "--to", "btree"]).expect(0);
+    let again = ["--quiet", "convert", &numbers, &store, "--to", "btree", "--replace"];
+    let got = run(&again).expect(0);
     assert_eq!(got.err, "");
     let recno = dump("", " 1\n first\n").replace("btree", "recno\nkeys=1");
-    let got = run(&["convert", &folder.file("recno", recno), &store, "--to", "btree"]).expect(0);
+    let recno = folder.file("recno", recno);
+    let got = run(&["convert", &recno, &store, "--to", "btree", "--replace"]).expect(0);
     assert!(got.err.contains("are numbers of records, and those of the main table their digits"));
     // Also where they are added to what is there, and to a table: of numbers all is kept.
     for command in ["load", "put"] {
@@ -154,10 +156,10 @@ fn what_the_main_table_cannot_keep_of_a_dump_is_told() {
     assert!(got.err.contains("integers") && got.err.contains("of records"), "{}", got.err);
     assert_eq!(run(&["load", &hash, &numbers, "--to", "hash"]).expect(0).err, "");
     let several = folder.file("several", dump("duplicates=1\n", " k\n a\n k\n b\n"));
-    let got = run(&["convert", &several, &store, "--to", "btree"]).expect(111);
+    let got = run(&["convert", &several, &store, "--to", "btree", "--replace"]).expect(111);
     assert!(got.err.contains("a line database=NAME in the header"), "{}", got.err);
     let named = folder.file("named", dump("database=t\nduplicates=1\n", " k\n a\n k\n b\n"));
-    run(&["convert", &named, &store, "--to", "btree"]).expect(0);
+    run(&["convert", &named, &store, "--to", "btree", "--replace"]).expect(0);
     assert_eq!(run(&["scan", &store, "--table", "t"]).expect(0).text(), "k\ta\nk\tb\n");
 }
 
@@ -186,13 +188,13 @@ fn orders_that_no_table_has_are_told() {
     let new = folder.path("new");
     for (args, told) in [
         (
-            vec!["convert", &*keys("database=x\n"), &new],
+            vec!["convert", &*keys("database=x\n"), &new, "--replace"],
             "the keys of database 'x' are in the order",
         ),
-        (vec!["convert", &*keys(""), &new], "the keys of this dump are in the order"),
+        (vec!["convert", &*keys(""), &new, "--replace"], "the keys of this dump are in the order"),
         (vec!["load", &store, &*keys("")], "the keys of this dump are in the order"),
         (
-            vec!["convert", &*values("database=x\n", "integerdup"), &new],
+            vec!["convert", &*values("database=x\n", "integerdup"), &new, "--replace"],
             "the values of a key of database 'x' are in an order of their own",
         ),
         (

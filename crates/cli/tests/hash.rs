@@ -147,7 +147,7 @@ fn load_and_dump_lose_nothing() {
         assert_eq!(sorted(dump(&other)), sorted(records.clone()), "{kind}");
         run(&["convert", &other, &other, "--to", "hash"]).expect(0);
         assert_eq!(sorted(dump(&other)), sorted(records.clone()), "{kind} and back");
-        run(&["convert", &store, &other, "--to", kind]).expect(0);
+        run(&["convert", &store, &other, "--to", kind, "--replace"]).expect(0);
         assert!(!folder.names().contains(&format!("{kind}-index")), "an index without a store");
     }
 }

@@ -371,7 +371,7 @@ fn a_killed_replacement_leaves_the_old_store_or_the_new_one() {
     for round in 0..12 {
         let store = folder.store("hash", &old);
         let mut child = Command::new(program())
-            .args(["convert", &text, &store, "--to", "hash", "--from", "cdb"])
+            .args(["convert", &text, &store, "--to", "hash", "--from", "cdb", "--replace"])
             .stdout(Stdio::null())
             .spawn()
             .expect("the program starts");

@@ -63,7 +63,7 @@ fn what_is_made_of_a_hash_store_in_use_is_of_one_moment() {
         check_moment(&parse_cdb_text(&piped.out), "convert to text");
         for kind in ["constant", "hash", "btree"] {
             let made = folder.path(kind);
-            run(&["convert", &store, &made, "--to", kind]).expect(0);
+            run(&["convert", &store, &made, "--to", kind, "--replace"]).expect(0);
             check_moment(&dump(&made), kind);
         }
         for engine in ["hash", "btree"] {

@@ -131,14 +131,14 @@ fn a_store_that_somebody_has_open_is_not_replaced() {
         let store = changing(&folder, engine);
         let mut open = shell(&store);
         for args in [
-            &["convert", &text, &store, "--to", "hash"][..],
-            &["convert", &text, &store, "--to", "btree"],
-            &["convert", &source, &store, "--to", "btree"],
-            &["convert", &constant, &store, "--to", "constant"],
+            &["convert", &text, &store, "--to", "hash", "--replace"][..],
+            &["convert", &text, &store, "--to", "btree", "--replace"],
+            &["convert", &source, &store, "--to", "btree", "--replace"],
+            &["convert", &constant, &store, "--to", "constant", "--replace"],
             &["convert", &constant, &store, "--to", "tsv"],
             &["dump", &constant, "-o", &store],
-            &["freeze", &source, &store],
-            &["backup", &source, &store],
+            &["freeze", &source, &store, "--replace"],
+            &["backup", &source, &store, "--replace"],
         ] {
             let got = run(args).expect(111);
             let says = match args.iter().any(|arg| ["tsv", "-o"].contains(arg)) {
@@ -150,7 +150,7 @@ fn a_store_that_somebody_has_open_is_not_replaced() {
         drop(open.stdin.take());
         assert!(open.wait().expect("it ends").success());
         is_there(&store);
-        run(&["freeze", &source, &store]).expect(0);
+        run(&["freeze", &source, &store, "--replace"]).expect(0);
         assert_eq!(parsed(run(&["stat", &store, "--json"]))["kind"], "constant");
     }
 }
@@ -164,11 +164,11 @@ fn the_index_of_a_replaced_hash_store_goes_with_it() {
     run(&["create", &source, "--engine", "btree"]).expect(0);
     let target = folder.path("hash");
     for args in [
-        &["convert", &text, &target, "--to", "btree"][..],
-        &["convert", &source, &target, "--to", "btree"],
-        &["convert", &source, &target, "--to", "cdb"],
-        &["freeze", &source, &target],
-        &["backup", &source, &target],
+        &["convert", &text, &target, "--to", "btree", "--replace"][..],
+        &["convert", &source, &target, "--to", "btree", "--replace"],
+        &["convert", &source, &target, "--to", "cdb", "--replace"],
+        &["freeze", &source, &target, "--replace"],
+        &["backup", &source, &target, "--replace"],
     ] {
         changing(&folder, "hash");
         assert!(folder.names().contains(&"hash-index".to_owned()));
@@ -186,7 +186,7 @@ fn what_is_no_index_stays_where_a_hash_store_is_replaced() {
     run(&["create", &source, "--engine", "btree"]).expect(0);
     let target = changing(&folder, "hash");
     std::fs::write(folder.path("hash-index"), "notes").expect("the file");
-    run(&["freeze", &source, &target]).expect(0);
+    run(&["freeze", &source, &target, "--replace"]).expect(0);
     assert_eq!(std::fs::read(folder.path("hash-index")).expect("the file"), b"notes");
 }
 
@@ -296,6 +296,102 @@ fn text_does_not_replace_a_store() {
             assert!(got.err.contains(target.as_str()), "{args:?}: {}", got.err);
             assert!(got.err.contains("name another file"), "{args:?}: {}", got.err);
             is_there(target);
+        }
+    }
+}
+
+/// All tables of a btree store were gone, without a word, where its name was that of what is made.
+#[test]
+fn what_is_made_replaces_a_store_that_changes_only_where_that_is_said() {
+    let folder = Folder::new();
+    let text = folder.file("text.tsv", "a\t1\n");
+    for engine in ["hash", "btree"] {
+        let store = changing(&folder, engine);
+        let other = folder.path("other");
+        run(&["create", &other, "--engine", "btree"]).expect(0);
+        let constant = folder.store("constant", &plain_records(3));
+        for args in [
+            &["convert", &text, &store, "--to", "hash"][..],
+            &["convert", &text, &store, "--to", "btree"],
+            &["convert", &text, &store, "--to", "cdb"],
+            &["convert", &other, &store, "--to", "btree"],
+            &["convert", &constant, &store, "--to", "constant"],
+            &["freeze", &other, &store],
+        ] {
+            let got = run(args).expect(111);
+            let says = format!("{store}: this is a {engine} store, which may be all there is");
+            assert!(got.err.contains(&says), "{args:?}: {}", got.err);
+            assert!(got.err.contains("name another, or say --replace"), "{args:?}: {}", got.err);
+            is_there(&store);
+            run(&[args, &["--replace"]].concat()).expect(0);
+            run(&["verify", &store]).expect(0);
+            assert_eq!(run(&["get", &store, "bob"]).status, 100, "{args:?}");
+            folder.names().iter().filter(|name| name.starts_with(engine)).for_each(|name| {
+                std::fs::remove_file(folder.path(name)).expect("what was made");
+            });
+            changing(&folder, engine);
+        }
+        // Not the store itself, nor by text.
+        let itself = &["convert", &store, &store, "--to", "constant", "--replace"];
+        assert!(run(itself).expect(111).err.contains("this is the store itself"));
+        let by_text = &["convert", &other, &store, "--to", "tsv", "--replace"];
+        assert!(run(by_text).expect(111).err.contains("--replace is for a store"));
+        is_there(&store);
+        std::fs::remove_file(&other).expect("the other store");
+    }
+    // What never changes was built of something, and is built again.
+    for kind in KINDS {
+        let store = folder.store(kind, &plain_records(3));
+        run(&["convert", &text, &store, "--to", kind]).expect(0);
+        run(&["freeze", &folder.path("btree"), &store]).expect(0);
+        is_there(&store);
+    }
+}
+
+/// It was not there when the command began, and what it is made of was read for hours.
+#[test]
+fn convert_does_not_replace_a_store_that_was_made_while_it_read() {
+    use std::io::Write;
+    for kind in ["hash", "btree", "constant"] {
+        let folder = Folder::new();
+        let store = folder.path("hash");
+        let mut convert = std::process::Command::new(program())
+            .args(["convert", "-", &store, "--from", "tsv", "--to", kind])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the program starts");
+        let mut stdin = convert.stdin.take().expect("its input");
+        // More than a pipe holds: when it is written, the command reads.
+        let text: String = (0..1 << 16).map(|i| format!("a{i}\t1\n")).collect();
+        stdin.write_all(text.as_bytes()).expect("it reads");
+        changing(&folder, "hash");
+        drop(stdin);
+        let ended = convert.wait_with_output().expect("it ends");
+        let err = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(111), "{kind}: {err}");
+        assert!(err.contains("say --replace"), "{kind}: {err}");
+        is_there(&store);
+    }
+}
+
+/// The copy of yesterday is replaced; a store of another kind is no copy.
+#[test]
+fn a_copy_replaces_no_store_of_another_kind_unless_that_is_said() {
+    let folder = Folder::new();
+    let [hash, btree] = ["hash", "btree"].map(|engine| changing(&folder, engine));
+    for (source, kind) in [(&hash, "hash"), (&btree, "btree")] {
+        for other in ALL_KINDS.iter().filter(|other| **other != kind) {
+            let target = folder.store(other, &plain_records(3));
+            let got = run(&["backup", source, &target]).expect(111);
+            let says = format!("this is a {other} store, and what would take its place is a copy");
+            assert!(got.err.contains(&says), "{}", got.err);
+            assert!(got.err.contains("say --replace"), "{}", got.err);
+            assert_eq!(sorted(dump(&target)), sorted(plain_records(3)));
+            run(&["backup", source, &target, "--replace"]).expect(0);
+            run(&["backup", source, &target]).expect(0);
+            is_there(&target);
+            std::fs::remove_file(&target).expect("the copy");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::cmd::load;
 use crate::exit::Status;
 use crate::private::as_private_as;
 use crate::progress::Bar;
-use crate::replaced::{Replaced, check_is_store};
+use crate::replaced::{Replaced, check_is_of_kind, check_is_store};
 use crate::target::Kind;
 use crate::waiting::{self, for_others};
 use crate::{input, json, output, way};
@@ -17,9 +17,9 @@ use std::path::PathBuf;
 /// Copy a hash or btree store, as it is at this moment, while others read and write it.
 ///
 /// Do not copy the file of a store in use by other means: it would have a part of this moment and a
-/// part of that. TARGET appears, or is replaced, in one step, when it is on the disk; a store that
-/// somebody has open to write when the copy begins is not replaced: who opens it later is not seen. Nor is a
-/// file that is no store.
+/// part of that. TARGET appears, or is replaced, in one step, when it is on the disk, as where it is the copy of
+/// yesterday. A store that somebody has open to write when the copy begins is not replaced: who opens it later is not seen. Nor is a
+/// file that is no store, nor, without --replace, a store of another kind, which is no copy of this one.
 /// Group and others may do no more with a new TARGET than with FILE.
 /// The copy of a hash store is one file, and its index is made when it is first opened; that of a btree
 /// store has all its tables, is as small as it can be, and was verified.
@@ -42,6 +42,10 @@ pub struct Backup {
     #[command(flatten)]
     lease: LeaseArgs,
 
+    /// Replace TARGET also where that is a store of another kind, with all that is in it
+    #[arg(long)]
+    replace: bool,
+
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -53,6 +57,7 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let store = way::noting(&args.store, || credenza::open(&args.store))?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     check_is_store(&args.target, "FILE, the store to copy, is named first, and then TARGET")?;
+    let check_kind = |kind| check_is_of_kind(&args.target, kind, args.replace);
     as_private_as(&args.store, &args.target);
     let bar = Bar::new(quiet);
     let mut told = bar.of_bytes("copying");
@@ -63,10 +68,12 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let kind = match store {
         Store::Hash(store) => {
             args.lease.refuse("hash").map_err(|e| e.at(&args.store))?;
+            check_kind("hash")?;
             for_others(|| store.backup(&args.target, progress))?;
             Kind::Hash
         }
         Store::BTree(store) => {
+            check_kind("btree")?;
             match args.lease.lease() {
                 None => store.backup(&args.target, progress)?,
                 Some(lease) => store.read_for(lease)?.backup(&args.target, progress)?,

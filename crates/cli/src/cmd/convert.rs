@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::private::as_private_as;
 use crate::progress::Bar;
 use crate::readable::Readable;
-use crate::replaced::{Replaced, check_is_store, is_same};
+use crate::replaced::{Replaced, check_is_store, check_is_unchanging, is_same};
 use crate::tables;
 use crate::target::{self, Kind, Target};
 use crate::way;
@@ -33,8 +33,9 @@ use std::sync::Arc;
 /// SRC is a store of any kind, recognised by its content, or text (say --from if it could be
 /// either). Records keep the order in which the source gives them, and no value is changed; DST
 /// appears, or is replaced, only when all of SRC has been read. It can be SRC where that is text, or a
-/// constant, cdb, cdb64 or mcdb store that becomes another store; a hash or btree store that somebody
-/// has open to write is not replaced, nor is by a store another file that is none. A hash or btree store has one
+/// constant, cdb, cdb64 or mcdb store that becomes another store. A hash or btree store that is there may be all there
+/// is of its data: it is replaced only with --replace, by a store, and not while somebody has it open to write; nor is
+/// by a store another file that is none. A hash or btree store has one
 /// value a key: a source in which a key comes twice is refused ('load --duplicates' chooses). Group and others
 /// may do no more with a new DST than with SRC. Of a constant, hash or btree store that is damaged nothing is
 /// made: it is compared with its checksums. The limit of a cache is not kept; 'backup' and 'recover' keep it.
@@ -55,6 +56,7 @@ use std::sync::Arc;
     "Examples:\n  \
        credenza convert old.cdb new.store --to constant\n  \
        credenza convert new.store back.cdb --to cdb          for the cdb tools again\n  \
+       credenza convert words.tsv words --to btree --replace  for a btree store of that name\n  \
        credenza convert words.tsv words.jsonl --to jsonl\n  \
        credenza convert words.store - --to cdb-text | less\n  \
        credenza convert users users.copy --to btree          a copy of a btree store in use\n",
@@ -90,6 +92,10 @@ pub struct Convert {
 
     #[command(flatten)]
     read: ReadArgs,
+
+    /// Replace DST also where that is a hash or btree store, with all that is in it (when DST becomes a store)
+    #[arg(long)]
+    replace: bool,
 
     /// Print the result as JSON (when DST is a store)
     #[arg(long)]
@@ -164,11 +170,13 @@ impl Source {
 
     /// What a store made of this one at `target` takes the place of: text only if it is this one. Of what never
     /// changes all is in the new store, so that it can be that itself; what changes may be written meanwhile.
-    fn replaced(&self, target: &Path, source: &Path) -> Result<Replaced> {
+    fn replaced(&self, args: &Convert) -> Result<Replaced> {
+        let (target, source) = (&args.target, &args.source);
         let replaced = match self {
             Source::Store(store) if store.is_changing() => Replaced::of_other(target, source)?,
             Source::Store(_) | Source::Text(..) => Replaced::at(target),
         };
+        check_is_unchanging(target, args.replace)?;
         if !is_same(target, source) {
             check_is_store(target, "SRC is named first, and then DST")?;
         }
@@ -222,7 +230,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             input::refuse_dash(&args.target)?;
             leave_nothing_of(&args.target);
             let bar = Arc::new(Bar::new(quiet));
-            let replaced = source.replaced(&args.target, &args.source)?;
+            let replaced = source.replaced(args)?;
             let count = store(&source, kind, args, &bar, quiet)?;
             replaced.finish(kind);
             drop(bar);
@@ -230,6 +238,10 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
         }
         Form::Text(format) => {
             target::no_build_args(&args.build)?;
+            if args.replace {
+                let what = "--replace is for a store in the place of another, and text takes that of none; leave it out";
+                return Err(Error::invalid(what));
+            }
             source.note_other_tables(quiet)?;
             let read = matches!(source, Source::Store(_)).then_some(&*args.source);
             let out = Output::create(&args.target, read)?;
@@ -246,15 +258,21 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
 
 /// Makes a store of this kind of the source; returns how many records it has.
 fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: bool) -> Result<u64> {
+    // Somebody may have made one while the source was read.
+    let look_again = || check_is_unchanging(&args.target, args.replace);
     if let (Some((store, name)), Kind::BTree) = (source.btree(), kind) {
         let mut builder = target::btree_builder(&args.target, &args.build, bar)?;
         let count = tables::copy((store, &args.source), name, &mut builder, bar)?;
+        look_again()?;
         builder.finish()?;
         return Ok(count);
     }
     if let (Source::Text(path, format), Kind::BTree) = (source, kind) {
         let builder = target::btree_builder(&args.target, &args.build, bar)?;
-        return databases::into_tables(path, *format, builder, bar, quiet);
+        let (builder, count) = databases::into_tables(path, *format, builder, bar, quiet)?;
+        look_again()?;
+        builder.finish()?;
+        return Ok(count);
     }
     source.note_other_tables(quiet)?;
     let mut target = Target::create(kind, &args.target, &args.build, bar)?;
@@ -262,6 +280,7 @@ fn store(source: &Source, kind: Kind, args: &Convert, bar: &Arc<Bar>, quiet: boo
     if target.replaced()? > 0 {
         return Err(several_values(kind, &args.source));
     }
+    look_again()?;
     way::noting(&args.target, || target.finish(bar)).map_err(|e| e.at(&args.target))?;
     Ok(count)
 }

@@ -7,7 +7,7 @@ use crate::input;
 use crate::private::as_private_as;
 use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
-use crate::replaced::{Replaced, check_is_store};
+use crate::replaced::{Replaced, check_is_store, check_is_unchanging};
 use crate::target::Kind;
 use crate::waiting::for_others;
 use clap::Args;
@@ -19,13 +19,15 @@ use std::path::PathBuf;
 ///
 /// The constant store is smaller, faster to read, and never changes. The other one stays as it is.
 /// Who writes to a hash store waits until it is read; nobody waits for a btree store. TARGET appears,
-/// or is replaced, in one step; a store that somebody has open to write when it begins is not
-/// replaced: who opens it later is not seen. Nor is a file that is no store. Group and others may do no more with a new TARGET than
+/// or is replaced, in one step. A hash or btree store that is there may be all there is of its data: it is replaced
+/// only with --replace, and not while somebody has it open to write when this begins; who opens it later is not seen.
+/// Nor is a file that is no store replaced. Group and others may do no more with a new TARGET than
 /// with FILE.
 #[derive(Debug, Args)]
 #[command(after_long_help = concat!(
     "Examples:\n  \
        credenza freeze users users.constant\n  \
+       credenza freeze users users.copy --replace        where that was a hash or btree store\n  \
        credenza freeze users /srv/users.new && mv /srv/users.new /srv/users.constant\n",
     exit_status!()
 ))]
@@ -36,6 +38,10 @@ pub struct Freeze {
 
     /// The constant store to write
     target: PathBuf,
+
+    /// Replace TARGET also where that is a hash or btree store, with all that is in it
+    #[arg(long)]
+    replace: bool,
 
     /// Print the result as JSON
     #[arg(long)]
@@ -50,6 +56,7 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
     let store = ReadArgs::default().checked().open_table(&args.store, &args.table)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
+    check_is_unchanging(&args.target, args.replace)?;
     check_is_store(&args.target, "FILE, the store to read, is named first, and then TARGET")?;
     as_private_as(&args.store, &args.target);
     store.note_other_tables(quiet)?;
