@@ -102,6 +102,28 @@ fn a_format_that_cannot_be_told_is_asked_for() {
     assert!(folder.names().is_empty());
 }
 
+/// Keys with values were taken for keys alone, without a word: 'txt' says nothing of a format.
+#[test]
+fn a_text_that_may_be_of_several_formats_is_taken_for_none() {
+    let folder = Folder::new();
+    let store = folder.path("store");
+    for name in ["access.txt", "access", "access.conf"] {
+        let text = folder.file(name, "192.0.2.1 REJECT\n192.0.2.2 OK\n");
+        for args in [&["load", &store, &text][..], &["convert", &text, &store, "--to", "hash"]] {
+            let got = run(args).expect(111);
+            assert!(got.err.contains("cannot be told from its first bytes"), "{}", got.err);
+            assert!(got.err.contains("say --from with one of"), "{args:?}: {}", got.err);
+            assert!(!folder.names().contains(&"store".to_owned()), "{args:?}");
+        }
+        run(&["load", &store, &text, "--from", "map"]).expect(0);
+        assert_eq!(run(&["get", &store, "192.0.2.2"]).expect(0).text(), "OK");
+        std::fs::remove_file(&store).expect("the store");
+    }
+    // What begins as only one format does is recognised, whatever it is called.
+    run(&["load", &store, &folder.file("a.txt", "+1,1:a->1\n\n")]).expect(0);
+    run(&["load", &store, &folder.file("b.txt", "a\t1\n")]).expect(0);
+}
+
 /// A tab somewhere in it made a record of it.
 #[test]
 fn what_is_no_text_is_not_taken_for_tsv() {

@@ -50,6 +50,10 @@ fn every_command_explains_itself() {
         assert!(run(&[command, "-h"]).expect(0).text().len() < help.len());
     }
     assert!(run(&["get", "--help"]).expect(0).text().contains("  100  "));
+    let load = run(&["load", "--help"]).expect(0).text();
+    for ending in [".tsv", ".tab", ".jsonl", ".ndjson", ".map", ".lines"] {
+        assert!(load.contains(ending), "{ending} in\n{load}");
+    }
     for action in ["list", "create", "rename", "delete"] {
         let help = run(&["table", action, "--help"]).expect(0).text();
         assert!(help.contains("Exit status:") && help.contains("Examples:\n  "), "{help}");

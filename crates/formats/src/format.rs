@@ -67,9 +67,10 @@ impl Format {
     pub const LOOKED_AT: usize = 4096;
 
     /// The format of a text that begins with `first_bytes`: first by what only one format begins
-    /// with, then by the ending of `file_name`, then by a tab in the first line; an empty line alone is
-    /// how cdb text ends that has no records. `None` if nothing tells, as with plain lines of words,
-    /// unless their file is called `.txt`; and of what is compressed, or has a NUL byte, which no text has
+    /// with, then by the ending of `file_name` (`.tsv`, `.tab`, `.jsonl`, `.ndjson`, `.map`, `.lines`), then by a tab in
+    /// the first line; an empty line alone is
+    /// how cdb text ends that has no records. `None` if nothing tells, as with plain lines of words, for which `.txt`
+    /// does not speak: keys with values are called so, too; and of what is compressed, or has a NUL byte, which no text has
     /// but that of formats that begin with what tells, or whose file is called `.map` or `.lines`. No more
     /// than [`Format::LOOKED_AT`] bytes are looked at.
     pub fn guess(first_bytes: &[u8], file_name: Option<&Path>) -> Option<Format> {
@@ -83,14 +84,11 @@ impl Format {
         let is_right =
             |format: &Format| !is_binary || matches!(format, Format::Map | Format::Lines);
         let by_name = || file_name.and_then(Self::by_ending).filter(is_right);
-        let is_text = || file_name?.extension().filter(|ending| *ending == "txt");
         let told = Self::by_signature(first_bytes).or_else(by_name);
         if told.is_some() || is_binary {
             return told;
         }
-        Self::by_tab(first_bytes)
-            .or_else(|| (first_bytes == b"\n").then_some(Format::CdbText))
-            .or_else(|| is_text().map(|_| Format::Lines))
+        Self::by_tab(first_bytes).or_else(|| (first_bytes == b"\n").then_some(Format::CdbText))
     }
 
     fn by_signature(text: &[u8]) -> Option<Format> {

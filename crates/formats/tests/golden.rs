@@ -186,7 +186,9 @@ fn guesses_go_by_content_then_name_then_tab() {
     assert_eq!(guess("+1 1\tb\n", "x"), Some(Format::Tsv));
     assert_eq!(guess("a\tb\n", "x.map"), Some(Format::Map));
     assert_eq!(guess("a\tb\n", "x"), Some(Format::Tsv));
-    assert_eq!(guess("word\n", "x.txt"), Some(Format::Lines));
+    assert_eq!(guess("word\n", "x.lines"), Some(Format::Lines));
+    // All that is before the line feed became a key.
+    assert_eq!(guess("192.0.2.1 REJECT\n", "x.txt"), None);
     assert_eq!(guess("key\tvalue\n", "x.txt"), Some(Format::Tsv));
     assert_eq!(guess("word\n", "x"), None);
     assert_eq!(guess("", "x.tsv"), Some(Format::Tsv));

@@ -22,7 +22,7 @@ fn the_mark_is_no_part_of_the_first_key() {
             assert!(error.is_none() && found == [(b"a".to_vec(), value.into())], "{format}");
         }
         assert_eq!(read(format, "\u{feff}".as_bytes()), []);
-        let name = if format == Format::Lines { "x.txt" } else { "x" };
+        let name = if format == Format::Lines { "x.lines" } else { "x" };
         assert_eq!(Format::guess(marked.as_bytes(), Some(Path::new(name))), Some(format));
     }
     // One is skipped, and none further on.

@@ -212,13 +212,14 @@ impl Source {
     }
 }
 
-/// Whether a file that is no store begins like a text format, or like a packed one: who reads it says so.
+/// Whether a file that is no store is text, or packed: who reads it says what is wrong with that.
 fn is_text(path: &Path) -> bool {
     let mut start = Vec::new();
     let limit = Format::LOOKED_AT as u64;
     let read = File::open(path).and_then(|f| f.take(limit).read_to_end(&mut start));
     let is_packed = || Compression::of(&start).is_some();
-    read.is_ok() && (Format::guess(&start, Some(path)).is_some() || is_packed())
+    let is_plain = || !start.is_empty() && !start.contains(&0);
+    read.is_ok() && (Format::guess(&start, Some(path)).is_some() || is_packed() || is_plain())
 }
 
 /// Runs the command.

@@ -20,7 +20,8 @@ use std::sync::Arc;
 
 /// Build a store from text.
 ///
-/// The format of each input is recognised from its first bytes and its name, or named with --from: what is
+/// The format of each input is recognised from its first bytes, from the ending of its name (.tsv and .tab, .jsonl and
+/// .ndjson, .map, .lines) or from a tab in its first line, or named with --from: what is
 /// packed, or has bytes that are zero where it begins, is taken for TSV or lines only if --from says so. A
 /// carriage return that ends a line does not count, but in 'lines' it belongs to the key, in 'map' to the value,
 /// and in 'cdb' it is an error. The store appears, or replaces the old one, only after the last line was read
