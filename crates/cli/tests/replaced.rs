@@ -446,7 +446,8 @@ fn load_replaces_nothing_that_was_not_there_when_it_began() {
         let ended = load.wait_with_output().expect("it ends");
         let err = String::from_utf8_lossy(&ended.stderr);
         assert_eq!(ended.status.code(), Some(111), "{kind}: {err}");
-        assert!(err.contains("there is a file already"), "{kind}: {err}");
+        let says = "somebody made a constant store here while the input was read: load again, to replace it";
+        assert!(err.contains(says), "{kind}: {err}");
         is_there(&store);
         assert_eq!(folder.names(), ["store"], "{kind}");
         // What was there is replaced, or refused, as before.

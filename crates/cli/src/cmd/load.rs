@@ -11,7 +11,7 @@ use crate::target::{Kind, Target};
 use crate::{databases, input, json, output, way};
 use clap::Args;
 use credenza::btree::TableOptions;
-use credenza::{Error, Result};
+use credenza::{Error, ErrorKind, Result};
 use credenza_formats::{Database, Format};
 use indicatif::{HumanBytes, HumanCount};
 use std::borrow::Cow;
@@ -118,16 +118,7 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let bar = Arc::new(Bar::new(quiet));
     let target = Target::create(kind, &args.store, &args.build, &bar)?;
     let filter = Filter::new(policy, target, &args.store);
-    let publish = |target: Target| {
-        if let Some(made) = Kind::changing_at(&args.store) {
-            return Err(made_meanwhile(made, args.to).at(&args.store));
-        }
-        check_old(&args.store)?;
-        way::noting(&args.store, || match is_new {
-            true => target.finish_new(&bar),
-            false => target.finish(&bar),
-        })
-    };
+    let publish = |target: Target| publish(args, target, is_new, &bar);
     let table = (kind == Kind::BTree).then(TableOptions::new);
     let into = (filter, table.as_ref());
     let (read, records) = fill(args, into, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
@@ -150,15 +141,33 @@ fn check_old(path: &Path) -> Result<()> {
     check_is_store(path, "the STORE to build is named first, and then INPUT")
 }
 
-/// The error of who was to make a store, of this kind if that was said, where somebody else has `made` one while the input was
-/// read.
-fn made_meanwhile(made: Kind, wanted: Option<Kind>) -> Error {
-    let next = match wanted.is_none_or(|wanted| wanted == made) {
-        true => "load again, to add to it",
-        false => "it is not replaced, so load under another name",
+/// Has the store that was made take its place, in which there was nothing when the command began if it is new.
+fn publish(args: &Load, target: Target, is_new: bool, bar: &Bar) -> Result<u64> {
+    let is_changing = Kind::changing_at(&args.store).is_some();
+    if let Some(error) = made_meanwhile(args).filter(|_| is_changing) {
+        return Err(error);
+    }
+    check_old(&args.store)?;
+    if !is_new {
+        return way::noting(&args.store, || target.finish(bar));
+    }
+    way::noting(&args.store, || target.finish_new(bar)).map_err(|e| match e.kind() {
+        // What is there now says what to do.
+        ErrorKind::Invalid(_) => made_meanwhile(args).unwrap_or(e),
+        _ => e,
+    })
+}
+
+/// The error of who was to make a store where somebody else has made one while the input was read, if there is one.
+fn made_meanwhile(args: &Load) -> Option<Error> {
+    let made = credenza::kind_of(&args.store).ok()?;
+    let next = match Kind::changing_at(&args.store) {
+        None => "load again, to replace it",
+        Some(made) if args.to.is_none_or(|wanted| wanted == made) => "load again, to add to it",
+        Some(_) => "it is not replaced, so load under another name",
     };
-    let made = if made == Kind::Hash { "hash" } else { "btree" };
-    Error::invalid(format!("somebody made a {made} store here while the input was read: {next}"))
+    let what = format!("somebody made a {made} store here while the input was read: {next}");
+    Some(Error::invalid(what).at(&args.store))
 }
 
 /// An error if the input is no text but a store.
