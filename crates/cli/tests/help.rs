@@ -54,6 +54,13 @@ fn every_command_explains_itself() {
     for ending in [".tsv", ".tab", ".jsonl", ".ndjson", ".map", ".lines"] {
         assert!(load.contains(ending), "{ending} in\n{load}");
     }
+    // What is left of it is said where it was said that nothing is.
+    let one_line = load.split_whitespace().collect::<Vec<_>>().join(" ");
+    for says in
+        ["nothing else is left, but for what a SIGKILL leaves", "SIGTERM and SIGHUP take them"]
+    {
+        assert!(one_line.contains(says), "{says} in\n{load}");
+    }
     for action in ["list", "create", "rename", "delete"] {
         let help = run(&["table", action, "--help"]).expect(0).text();
         assert!(help.contains("Exit status:") && help.contains("Examples:\n  "), "{help}");

@@ -25,7 +25,8 @@ use std::sync::Arc;
 /// packed, or has bytes that are zero where it begins, is taken for TSV or lines only if --from says so. A
 /// carriage return that ends a line does not count, but in 'lines' it belongs to the key, in 'map' to the value,
 /// and in 'cdb' it is an error. The store appears, or replaces the old one, only after the last line was read
-/// and found right: after an error, a full disk or a kill the old store is untouched and nothing else is left.
+/// and found right: after an error, a full disk or a signal that ends the command the old store is untouched and
+/// nothing else is left, but for what a SIGKILL leaves of a hash or btree store (see below).
 /// A file that is no store is not replaced, nor is what appears meanwhile where nothing was when the command
 /// began. A new store is on the disk when the command ends, whatever --durability says.
 ///
@@ -35,9 +36,9 @@ use std::sync::Arc;
 /// much faster. What comes from a terminal or a pipe is read before the transaction begins, so that
 /// nobody waits for it. Into a hash store they go in batches, each of which is there whole or not at all:
 /// after an error the batches before it stay; loading the same input again does no harm. With
-/// --duplicates error all of the input is read before the first batch. A new hash
-/// or btree store that is killed while it is built leaves files whose names begin with a dot and end
-/// in .tmp; the next one of the same name removes them.
+/// --duplicates error all of the input is read before the first batch. While a new hash or btree store is built, its
+/// files are beside it as '.NAME.PID.N.tmp': SIGINT (Ctrl-C), SIGTERM and SIGHUP take them away; what a SIGKILL leaves
+/// of them the next build of that name removes.
 ///
 /// Hash and btree stores have one value a key, but for tables that were made with '--duplicates', which get all: of several records in the input with the same key the
 /// last stays, or what --duplicates says. It is about the input alone: a record that the store has is
