@@ -96,12 +96,12 @@ impl Cli {
     }
 }
 
-/// The words of the command line, with the option -0 of 'get' and 'delete' as --null: beside keys that may
+/// The words of the command line, with the option -0 of 'get', 'delete' and 'range' as --null: beside keys that may
 /// be negative numbers it would be taken for one. And whether it was there.
 fn words(words: impl Iterator<Item = OsString>) -> (Vec<OsString>, bool) {
     let mut words: Vec<OsString> = words.collect();
     let command = words.iter().skip(1).find(|word| *word != "-q" && *word != "--quiet");
-    let command = command.filter(|command| *command == "get" || *command == "delete");
+    let command = command.filter(|name| ["get", "delete", "range"].iter().any(|one| name == one));
     let Some(command) = command.and_then(|name| Cli::command().find_subcommand(name).cloned())
     else {
         return (words, false);

@@ -26,6 +26,49 @@ fn scan_shows_records_for_people() {
     }
 }
 
+/// Keys as people see them are others than those in the store: who deleted them deleted none, or not the ones he saw.
+#[test]
+fn keys_that_are_shown_can_be_read_by_other_commands() {
+    let folder = Folder::new();
+    let keys = [&b""[..], b"a\nb", b"a\\nb", b"\xff\r", b"-0", &[b'k'; 5000]];
+    let records: Records = keys.iter().map(|key| (key.to_vec(), b"v".to_vec())).collect();
+    let raw = |(key, _): &(Vec<u8>, Vec<u8>)| [key, &b"\0"[..]].concat();
+    for kind in ALL_KINDS {
+        let store = folder.store(kind, &records);
+        let written = run(&["scan", &store, "--keys", "-0"]).expect(0).out;
+        assert_eq!(written, dump(&store).iter().flat_map(raw).collect::<Vec<u8>>(), "{kind}");
+        let found = run_with(&["get", &store, "-k", "-", "-0"], &written).expect(0).out;
+        assert_eq!(parse_cdb_text(&found), dump(&store), "{kind}");
+        if kind == "btree" {
+            for args in [["range", &store, "-0", "--keys"], ["range", &store, "--keys", "--null"]] {
+                assert_eq!(run(&args).expect(0).out, written);
+            }
+            let out = folder.path("keys");
+            run(&["range", &store, "--keys", "-0", "-o", &out]).expect(0);
+            assert_eq!(std::fs::read(&out).expect("the keys"), written);
+        }
+        if ["hash", "btree"].contains(&kind) {
+            run_with(&["delete", &store, "-k", "-", "-0"], &written).expect(0);
+            assert_eq!(dump(&store), []);
+        }
+    }
+    // Half of it may be another key.
+    let store = folder.store("btree", &vec![(b"a\0b".to_vec(), vec![])]);
+    for command in ["scan", "range"] {
+        let got = run(&[command, &store, "--keys", "-0"]).expect(111);
+        assert!(
+            got.err.contains("the key a\\x00b has a NUL byte") && got.out.is_empty(),
+            "{}",
+            got.err
+        );
+    }
+    let got = run(&["range", &store, "-0"]).expect(111);
+    assert!(got.err.contains("--keys") && got.err.contains("for the key -0 write"), "{}", got.err);
+    run(&["range", &store, "--", "-0"]).expect(0);
+    run(&["scan", &store, "-0"]).expect(111);
+    run(&["range", &store, "-0", "--to", "tsv"]).expect(111);
+}
+
 #[test]
 fn scan_stops_at_its_limit_and_cuts_long_values() {
     let folder = Folder::new();

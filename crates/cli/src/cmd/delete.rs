@@ -29,6 +29,7 @@ use std::slice;
     "Examples:\n  \
        credenza delete users bob alice\n  \
        credenza delete users --keys-from gone.txt\n  \
+       credenza range users --prefix guest- --keys -0 | credenza delete users -k - -0\n  \
        credenza delete users --table members staff --value bob    one of its values\n  \
        credenza delete users --hex 00ff10\n",
     exit_status!("  100  none of the keys was there\n")
@@ -44,7 +45,8 @@ pub struct Delete {
     keys: Vec<OsString>,
 
     /// Take out every key in this file, one a line; - is standard input. A carriage return that ends a
-    /// line, and a byte order mark, do not count: for keys with these say --null or --hex
+    /// line, and a byte order mark, do not count: for keys with these say --null or --hex. What 'scan --keys' and
+    /// 'range --keys' show is to be looked at: with -0 they write what this reads with -0
     #[arg(short, long, value_name = "FILE")]
     keys_from: Option<PathBuf>,
 

@@ -32,6 +32,7 @@ use std::path::PathBuf;
        credenza range events --prefix 2026-01-31            one day\n  \
        credenza range events --reverse --limit 10           the newest ten\n  \
        credenza range events 2026-01 --to tsv -o since.tsv\n  \
+       credenza range events --prefix 2025- --keys -0 | credenza delete events -k - -0\n  \
        credenza range events 2026-01 --lease 60             in a minute, or not at all\n  \
        credenza range counters --hex 00ff 0100 --json\n",
     exit_status!()
@@ -81,7 +82,7 @@ pub struct Range {
         long,
         value_parser = format_parser(),
         value_name = "FORMAT",
-        conflicts_with_all = ["keys", "full", "json"]
+        conflicts_with_all = ["keys", "null", "full", "json"]
     )]
     to: Option<Format>,
 
@@ -90,7 +91,7 @@ pub struct Range {
     output: PathBuf,
 
     /// With --to: do not compare what is read with its checksum, as with 'dump'
-    #[arg(long, requires = "to", conflicts_with_all = ["keys", "full", "json"])]
+    #[arg(long, requires = "to", conflicts_with_all = ["keys", "null", "full", "json"])]
     unchecked: bool,
 }
 

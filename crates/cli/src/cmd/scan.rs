@@ -3,7 +3,7 @@
 use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, number};
 use crate::exit::Status;
 use crate::json;
-use crate::output::{Output, begin};
+use crate::output::{Output, begin, shown_key};
 use crate::progress::{Bar, Unit};
 use clap::Args;
 use credenza::{Error, Result, Scan as _};
@@ -22,6 +22,7 @@ const SHOWN_BYTES: usize = 200;
     "Examples:\n  \
        credenza scan words.store --limit 10\n  \
        credenza scan words.store --keys\n  \
+       credenza scan words.store --keys -0 | xargs -0 -n 1 echo\n  \
        credenza scan words.store --json | jq -r .key\n",
     exit_status!()
 ))]
@@ -49,9 +50,14 @@ pub struct Scan {
 /// How records are shown.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Shown {
-    /// Show keys only
+    /// Show keys only; to have other commands read them, such as 'delete --keys-from', say --null, too
     #[arg(long)]
     keys: bool,
+
+    /// With --keys: write whole keys as they are, each ended by a NUL byte, as 'delete -k - -0' and 'get -k - -0' read
+    /// them; a key that has such a byte is an error
+    #[arg(short = '0', long, requires = "keys", conflicts_with_all = ["full", "json"])]
+    null: bool,
 
     /// Show keys and values in full, however long
     #[arg(long)]
@@ -96,8 +102,11 @@ impl Shown {
         Shown { full: true, ..self }
     }
 
-    /// Writes a record on a line.
+    /// Writes a record on a line, or a key and its end.
     pub fn put(&self, out: &mut Output, key: &[u8], value: &[u8]) -> Result<()> {
+        if self.null {
+            return put_ended(out, key);
+        }
         match (self.json, self.keys) {
             (true, false) => return json::put_record(out, key, Some(value)),
             (true, true) => return json::put_key(out, key),
@@ -118,4 +127,17 @@ impl Shown {
         out.put_escaped(begin(bytes, SHOWN_BYTES))?;
         out.put(format!(" ... ({} bytes)", bytes.len()).as_bytes())
     }
+}
+
+/// Writes a key with the NUL byte that ends it. Who reads one with such a byte in it would take it for two, and delete others.
+fn put_ended(out: &mut Output, key: &[u8]) -> Result<()> {
+    if key.contains(&0) {
+        let what = format!(
+            "the key {} has a NUL byte, as which --null ends each: --json, and 'dump', write such keys",
+            shown_key(key)
+        );
+        return Err(Error::invalid(what));
+    }
+    out.put(key)?;
+    out.put(b"\0")
 }
