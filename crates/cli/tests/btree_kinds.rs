@@ -430,7 +430,7 @@ fn appending_is_refused_where_it_cannot_be() {
         (&[&log[..], &["v", "--if-absent"]].concat(), "cannot be used with"),
         (&[&log[..], &["--hex", "00"]].concat(), "cannot be used with"),
         (&[&log[..], &["--from", "tsv"]].concat(), "--from lines"),
-        (&[&log[..], &["v", "--from", "lines"]].concat(), "cannot be used with"),
+        (&[&log[..], &["v", "--from", "lines"]].concat(), "leave out 'v', or --from"),
     ] {
         let got = run_with(args, b"k\tv\n").expect(111);
         assert!(got.err.contains(why), "{args:?}: {}", got.err);

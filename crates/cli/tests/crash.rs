@@ -302,6 +302,33 @@ fn a_link_to_a_store_needs_no_room_beside_it() {
     }
 }
 
+/// Other commands that read open a store there by themselves; the shell may be meant to write.
+#[test]
+fn a_shell_that_cannot_write_says_how_it_reads() {
+    let folder = Folder::new();
+    let disk = folder.path("disk");
+    std::fs::create_dir(&disk).expect("a folder");
+    let Some(_mount) = Mount::tmpfs(&disk, "64m") else {
+        eprintln!("skipped: this user may not mount a filesystem");
+        return;
+    };
+    let stores = ["hash", "btree"].map(|engine| {
+        let store = format!("{disk}/{engine}");
+        run(&["create", &store, "--engine", engine]).expect(0);
+        run(&["put", &store, "bob", "1001"]).expect(0);
+        store
+    });
+    let remount = Command::new("mount").args(["-o", "remount,ro", &disk]).status();
+    assert!(remount.expect("mount starts").success());
+    for store in &stores {
+        let got = run_with(&["shell", store], b"get bob\n").expect(111);
+        let says = "with --read-only the shell opens it to read";
+        assert!(got.err.contains("Read-only") && got.err.contains(says), "{}", got.err);
+        let got = run_with(&["shell", store, "--read-only"], b"get bob\n").expect(0);
+        assert_eq!(got.text(), "1001\n");
+    }
+}
+
 /// A folder with room for 1 MiB; `None`, which is told, where this user may not make one.
 fn small_disk(folder: &Folder) -> Option<(String, Mount)> {
     let disk = folder.path("disk");

@@ -309,6 +309,27 @@ fn what_is_wrong_with_an_argument_is_said_in_its_own_terms() {
     assert_eq!(err, "not found: value 9 of key0\n");
 }
 
+/// It was told that one of the two is too much, and not where the records come from.
+#[test]
+fn who_names_a_file_of_records_to_put_learns_how_it_is_read() {
+    let folder = Folder::new();
+    let store = folder.path("users");
+    run(&["create", &store]).expect(0);
+    let file = folder.file("their names.tsv", "a\t1\n");
+    let put = ["put", &store, "--from", "tsv", &file];
+    let says = |more: &[&str]| run(&[&put[..], more].concat()).expect(111).err;
+    let begin = "error: with --from many records come from standard input: ";
+    let load = format!(", or `credenza load {store} '{file}' --from tsv`");
+    assert_eq!(says(&[]), format!("{begin}`< '{file}'`{load}\n"));
+    // Where load does something else.
+    assert_eq!(says(&["--if-absent"]), format!("{begin}`< '{file}'`\n"));
+    let append = ["put", &store, "--append", "--from", "lines", &file];
+    assert_eq!(run(&append).expect(111).err, format!("{begin}`< '{file}'`\n"));
+    let no_file = ["put", &store, "--from", "tsv", "bob", "1"];
+    assert_eq!(run(&no_file).expect(111).err, format!("{begin}leave out 'bob', or --from\n"));
+    run(&["load", &store, &file, "--from", "tsv"]).expect(0);
+}
+
 /// Who may only read needs no right to write for it.
 #[test]
 fn a_shell_that_only_reads_changes_nothing() {

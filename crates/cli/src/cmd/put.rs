@@ -10,12 +10,13 @@ use crate::progress::Bar;
 use crate::{input, json, keys, output};
 use clap::Args;
 use credenza::{Error, Result};
+use credenza_bench::shell::quoted_path;
 use credenza_formats::{Database, Format};
 use indicatif::HumanCount;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::slice;
 
 /// Give a key of a hash or btree store a value, or many keys theirs.
@@ -47,11 +48,8 @@ pub struct Put {
     store: PathBuf,
 
     /// The key
-    #[arg(
-        required_unless_present_any = ["from", "append"],
-        conflicts_with = "from",
-        allow_negative_numbers = true
-    )]
+    // Beside --from an error that says more than the parser's.
+    #[arg(required_unless_present_any = ["from", "append"], allow_negative_numbers = true)]
     key: Option<OsString>,
 
     /// Its value [default: standard input]
@@ -93,6 +91,9 @@ pub struct Put {
 
 /// Runs the command.
 pub fn run(args: &Put, quiet: bool) -> Result<Status> {
+    if let (Some(key), Some(format)) = (&args.key, args.from) {
+        return Err(no_key(args, Path::new(key), format));
+    }
     let store = args.write.open(&args.store, &args.table, args.statistics)?;
     store.check_hex(args.hex)?;
     if args.append {
@@ -113,6 +114,23 @@ pub fn run(args: &Put, quiet: bool) -> Result<Status> {
     };
     report(args, &done, quiet)?;
     Ok(if done.kept == 0 { Status::Done } else { Status::NotFound })
+}
+
+/// The error where --from has a KEY, or a value to append, beside it, as which a file may stand that shall be read.
+#[cold]
+fn no_key(args: &Put, key: &Path, format: Format) -> Error {
+    let what = "with --from many records come from standard input";
+    if !key.is_file() {
+        let key = output::shown_key(key.as_os_str().as_bytes());
+        return Error::invalid(format!("{what}: leave out '{key}', or --from"));
+    }
+    let (store, file) = (quoted_path(&args.store), quoted_path(key));
+    // Where that does the same.
+    let load = match args.append || args.if_absent || args.table.name().is_some() {
+        true => String::new(),
+        false => format!(", or `credenza load {store} {file} --from {format}`"),
+    };
+    Error::invalid(format!("{what}: `< {file}`{load}"))
 }
 
 /// What was done.

@@ -9,8 +9,9 @@ use crate::prompt::{LONGEST, Lines};
 use crate::session::Session;
 use crate::words;
 use clap::Args;
-use credenza::{Error, Result};
-use std::io::Write;
+use credenza::{Error, ErrorKind, Result};
+use std::fs::File;
+use std::io::{ErrorKind as IoKind, Write};
 use std::path::{Path, PathBuf};
 
 const COMMANDS: [&str; 13] = [
@@ -76,7 +77,10 @@ pub struct Shell {
 pub fn run(args: &Shell) -> Result<Status> {
     let store = match args.read_only {
         true => args.write.open_to_read(&args.store, &args.table)?,
-        false => args.write.open(&args.store, &args.table, args.statistics)?,
+        false => {
+            let opened = args.write.open(&args.store, &args.table, args.statistics);
+            opened.map_err(|e| to_read(e, &args.store))?
+        }
     };
     let mut lines = Lines::new(&store, &COMMANDS)?;
     let out = Output::stdout()?;
@@ -112,6 +116,19 @@ pub fn run(args: &Shell) -> Result<Status> {
     }
     shell.out.finish()?;
     Ok(status)
+}
+
+/// The same, with what to do where the store may be read, and not written.
+#[cold]
+fn to_read(error: Error, path: &Path) -> Error {
+    let ErrorKind::Io { source, .. } = error.kind() else { return error };
+    let is_refused = matches!(source.kind(), IoKind::ReadOnlyFilesystem | IoKind::PermissionDenied);
+    if !is_refused || File::open(path).is_err() {
+        return error;
+    }
+    let what =
+        format!("it cannot be written: {source}; with --read-only the shell opens it to read");
+    Error::invalid(what).at(path)
 }
 
 /// What a command says.
