@@ -316,3 +316,32 @@ fn a_path_that_is_no_text_is_told_as_bytes() {
     let said = json("backup", &[copy.as_os_str()]);
     assert_eq!(bytes(&said["target_base64"]), copy.as_os_str().as_bytes(), "{said}");
 }
+
+/// One called the old file so, and another the new one.
+#[test]
+fn two_files_have_the_same_names_in_the_json_of_every_command() {
+    let folder = Folder::new();
+    let [hash, btree, constant] =
+        ["hash", "btree", "constant"].map(|kind| folder.store(kind, &plain_records(3)));
+    let target = folder.path("target");
+    for (args, store) in [
+        (&["backup", &hash, &target][..], &hash),
+        (&["backup", &btree, &target], &btree),
+        (&["recover", &hash, &target], &hash),
+        (&["recover", &btree, &target], &btree),
+        (&["freeze", &hash, &target], &target),
+        (&["thaw", &constant, &target], &target),
+        (&["thaw", &constant, &target, "--engine", "btree"], &target),
+        (&["convert", &constant, &target, "--to", "cdb"], &target),
+        (&["convert", &btree, &target, "--to", "btree"], &target),
+    ] {
+        let said = parsed(run(&[args, &["--json"]].concat()));
+        let files = [&said["source"], &said["target"], &said["store"]];
+        assert_eq!(files, [args[1], target.as_str(), store.as_str()], "{args:?}");
+        folder.names().iter().filter(|name| name.starts_with("target")).for_each(|name| {
+            std::fs::remove_file(folder.path(name)).expect("what was made");
+        });
+    }
+    let said = parsed(run(&["load", &target, "/dev/null", "--from", "tsv", "--json"]));
+    assert!(said.get("source").is_none() && said.get("target").is_none(), "{said}");
+}

@@ -97,7 +97,7 @@ pub struct Convert {
     #[arg(long)]
     replace: bool,
 
-    /// Print the result as JSON (when DST is a store)
+    /// Print the result as JSON, in which 'source' and 'target' are SRC and DST (when DST is a store)
     #[arg(long)]
     json: bool,
 }

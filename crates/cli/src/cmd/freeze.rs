@@ -43,7 +43,7 @@ pub struct Freeze {
     #[arg(long)]
     replace: bool,
 
-    /// Print the result as JSON
+    /// Print the result as JSON, in which 'source' and 'target' are the two files
     #[arg(long)]
     json: bool,
 

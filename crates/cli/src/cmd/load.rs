@@ -286,7 +286,10 @@ fn print_json(
     bytes: u64,
 ) -> Result<()> {
     let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
-    let done =
-        source.into_iter().fold(done, |done, source| json::with_paths([("source", source)], done));
+    // What 'store' is differs from command to command: where there are two files, they have the same names in all.
+    let done = match source {
+        Some(source) => json::with_paths([("source", source), ("target", store)], done),
+        None => done,
+    };
     json::tell(&json::with_paths([("store", store)], done))
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use credenza::{Error, Result, btree, hash};
 use indicatif::HumanBytes;
 use serde_json::Value;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Copy every record that is whole in a damaged hash or btree store into a new one.
 ///
@@ -40,7 +40,7 @@ pub struct Recover {
     /// The store to make, which must not exist
     target: PathBuf,
 
-    /// Print the result as JSON
+    /// Print the result as JSON, in which 'source' and 'target' are the two files
     #[arg(long)]
     json: bool,
 }
@@ -94,7 +94,10 @@ fn tell(
     text: impl FnOnce() -> String,
 ) -> Result<Status> {
     if args.json {
-        json::tell(&json::with_paths([("store", &args.store), ("target", &args.target)], found))?;
+        // What 'store' is differs from command to command.
+        let paths: [(_, &Path); 3] =
+            [("store", &args.store), ("source", &args.store), ("target", &args.target)];
+        json::tell(&json::with_paths(paths, found))?;
     } else if !quiet {
         output::tell(format!("{}: {}\n", output::shown(&args.target), text()))?;
     }

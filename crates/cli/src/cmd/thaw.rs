@@ -45,7 +45,7 @@ pub struct Thaw {
     #[arg(long, value_enum, default_value_t, value_name = "ENGINE")]
     engine: Engine,
 
-    /// Print the result as JSON
+    /// Print the result as JSON, in which 'source' and 'target' are the two files
     #[arg(long)]
     json: bool,
 
