@@ -34,6 +34,12 @@ pub fn with_paths<const N: usize>(paths: [(&str, &Path); N], rest: Value) -> Val
     Value::Object(object)
 }
 
+/// The same of a command that makes one file of another. It names these alike whatever the command; what is called the
+/// `store` is the one or the other.
+pub fn of_copy(store: &Path, (source, target): (&Path, &Path), rest: Value) -> Value {
+    with_paths([("store", store), ("source", source), ("target", target)], rest)
+}
+
 /// Writes an object with a key and the value, if there is one, on a line; without a value it is null. Nothing is
 /// made of them in memory, where there may be no room for a long value.
 pub fn put_record(out: &mut Output, key: &[u8], value: Option<&[u8]>) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::{input, json, output, way};
 use clap::Args;
 use credenza::{Result, Store};
 use indicatif::HumanBytes;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Copy a hash or btree store, as it is at this moment, while others read and write it.
 ///
@@ -91,10 +91,7 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let bytes = load::bytes_of(target)?;
     if args.json {
         let done = serde_json::json!({ "file_bytes": bytes });
-        // What 'store' is differs from command to command.
-        let paths: [(_, &Path); 3] =
-            [("store", &args.store), ("source", &args.store), ("target", target)];
-        json::tell(&json::with_paths(paths, done))?;
+        json::tell(&json::of_copy(&args.store, (&args.store, target), done))?;
     } else if !quiet {
         let (path, bytes) = (output::shown(&args.store), HumanBytes(bytes));
         output::tell(format!("{}: a copy of {path}, {bytes}\n", output::shown(target)))?;

@@ -286,10 +286,8 @@ fn print_json(
     bytes: u64,
 ) -> Result<()> {
     let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
-    // What 'store' is differs from command to command: where there are two files, they have the same names in all.
-    let done = match source {
-        Some(source) => json::with_paths([("source", source), ("target", store)], done),
-        None => done,
-    };
-    json::tell(&json::with_paths([("store", store)], done))
+    json::tell(&match source {
+        Some(source) => json::of_copy(store, (source, store), done),
+        None => json::with_paths([("store", store)], done),
+    })
 }

@@ -10,7 +10,7 @@ use clap::Args;
 use credenza::{Error, Result, btree, hash};
 use indicatif::HumanBytes;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Copy every record that is whole in a damaged hash or btree store into a new one.
 ///
@@ -94,10 +94,7 @@ fn tell(
     text: impl FnOnce() -> String,
 ) -> Result<Status> {
     if args.json {
-        // What 'store' is differs from command to command.
-        let paths: [(_, &Path); 3] =
-            [("store", &args.store), ("source", &args.store), ("target", &args.target)];
-        json::tell(&json::with_paths(paths, found))?;
+        json::tell(&json::of_copy(&args.store, (&args.store, &args.target), found))?;
     } else if !quiet {
         output::tell(format!("{}: {}\n", output::shown(&args.target), text()))?;
     }
