@@ -3,6 +3,7 @@
 
 mod common;
 use common::*;
+use std::io::Write;
 use std::process::{Child, Stdio};
 
 /// A hash or btree store in which bob has 1001.
@@ -351,25 +352,13 @@ fn what_is_made_replaces_a_store_that_changes_only_where_that_is_said() {
 /// It was not there when the command began, and what it is made of was read for hours.
 #[test]
 fn convert_does_not_replace_a_store_that_was_made_while_it_read() {
-    use std::io::Write;
     for kind in ["hash", "btree", "constant"] {
         let folder = Folder::new();
         let store = folder.path("hash");
-        let mut convert = std::process::Command::new(program())
-            .args(["convert", "-", &store, "--from", "tsv", "--to", kind])
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program starts");
-        let mut stdin = convert.stdin.take().expect("its input");
-        // More than a pipe holds: when it is written, the command reads.
         let text: String = (0..1 << 16).map(|i| format!("a{i}\t1\n")).collect();
-        stdin.write_all(text.as_bytes()).expect("it reads");
+        let convert = that_reads(&["convert", "-", &store, "--from", "tsv", "--to", kind], &text);
         changing(&folder, "hash");
-        drop(stdin);
-        let ended = convert.wait_with_output().expect("it ends");
-        let err = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(111), "{kind}: {err}");
+        let err = refusal(convert, kind);
         assert!(err.contains("say --replace"), "{kind}: {err}");
         is_there(&store);
     }
@@ -398,40 +387,41 @@ fn a_copy_replaces_no_store_of_another_kind_unless_that_is_said() {
 
 #[test]
 fn load_does_not_replace_a_store_that_was_made_while_it_read() {
-    use std::io::Write;
     let folder = Folder::new();
     let store = folder.path("hash");
-    let mut load = std::process::Command::new(program())
-        .args(["load", &store, "--from", "tsv"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut stdin = load.stdin.take().expect("its input");
-    // More than a pipe holds: when it is written, the command reads.
-    stdin.write_all("a\t1\n".repeat(1 << 16).as_bytes()).expect("it reads");
+    let load = that_reads(&["load", &store, "--from", "tsv"], &"a\t1\n".repeat(1 << 16));
     changing(&folder, "hash");
-    drop(stdin);
-    let ended = load.wait_with_output().expect("it ends");
-    let err = String::from_utf8_lossy(&ended.stderr);
-    assert_eq!(ended.status.code(), Some(111), "{err}");
+    let err = refusal(load, "hash");
     assert!(err.contains("while the input was read: load again, to add to it"), "{err}");
     is_there(&store);
 }
 
-/// A load that waits for its input, of a kind of store that is not there yet.
-fn load_that_reads(store: &str, kind: &str) -> Child {
-    use std::io::Write;
-    let mut load = std::process::Command::new(program())
-        .args(["load", store, "--from", "tsv", "--to", kind, "-q"])
+/// The program, which has read some of its input and waits for more: the text is more than a pipe holds.
+fn that_reads(args: &[&str], text: &str) -> Child {
+    let mut child = std::process::Command::new(program())
+        .args(args)
         .stdin(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    // More than a pipe holds: when it is written, the command reads.
+    child.stdin.as_mut().expect("its input").write_all(text.as_bytes()).expect("it reads");
+    child
+}
+
+/// What it says when its input ends, and it fails.
+#[track_caller]
+fn refusal(mut child: Child, what: &str) -> String {
+    drop(child.stdin.take());
+    let ended = child.wait_with_output().expect("it ends");
+    let err = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(111), "{what}: {err}");
+    err
+}
+
+/// A load that waits for its input, of a kind of store that is not there yet.
+fn load_that_reads(store: &str, kind: &str) -> Child {
     let text = format!("a\t{}\n", "1".repeat(1 << 10)).repeat(1 << 7);
-    load.stdin.as_mut().expect("its input").write_all(text.as_bytes()).expect("it reads");
-    load
+    that_reads(&["load", store, "--from", "tsv", "--to", kind, "-q"], &text)
 }
 
 /// Of what never changes it took the place, though there had been nothing when it began.
@@ -440,12 +430,9 @@ fn load_replaces_nothing_that_was_not_there_when_it_began() {
     for kind in ALL_KINDS {
         let folder = Folder::new();
         let store = folder.path("store");
-        let mut load = load_that_reads(&store, kind);
+        let load = load_that_reads(&store, kind);
         run_with(&["load", &store, "--from", "tsv"], b"bob\t1001\n").expect(0);
-        drop(load.stdin.take());
-        let ended = load.wait_with_output().expect("it ends");
-        let err = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(111), "{kind}: {err}");
+        let err = refusal(load, kind);
         let says = "somebody made a constant store here while the input was read: load again, to replace it";
         assert!(err.contains(says), "{kind}: {err}");
         is_there(&store);
@@ -469,12 +456,9 @@ fn a_load_says_that_another_has_made_the_store_meanwhile() {
     ] {
         let folder = Folder::new();
         let store = folder.path("store");
-        let mut load = load_that_reads(&store, first);
+        let load = load_that_reads(&store, first);
         run_with(&["load", &store, "--from", "tsv", "--to", second], b"bob\t1001\n").expect(0);
-        drop(load.stdin.take());
-        let ended = load.wait_with_output().expect("it ends");
-        let err = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(111), "{first}: {err}");
+        let err = refusal(load, first);
         assert!(err.contains(says), "{first}: {err}");
         is_there(&store);
     }
@@ -483,7 +467,6 @@ fn a_load_says_that_another_has_made_the_store_meanwhile() {
 /// Both said that all was well, and one's records were gone: each looked before the other had put its store there.
 #[test]
 fn of_loads_that_make_one_store_at_once_none_is_lost() {
-    use std::io::Write;
     for kind in ["hash", "btree"] {
         for _ in 0..20 {
             let folder = Folder::new();
