@@ -91,6 +91,8 @@ fn changes_are_counted_as_they_ended() {
     assert_eq!(store.append(b"n", b"x").unwrap(), 4);
     store.increment(b"n", 1).unwrap_err();
     assert!(!store.insert_if_absent(b"n", b"no").unwrap());
+    let refused = store.try_update(b"n", |_| Err(Error::invalid("mine")));
+    assert!(refused.unwrap_err().to_string().contains("mine"));
     assert!(store.compare_exchange(b"n", Some(b"100x"), None).unwrap());
     let mut batch = Batch::new();
     store.batch(batch.insert(b"a", b"12").insert(b"b", b"").remove(b"none")).unwrap();
@@ -113,7 +115,7 @@ fn changes_are_counted_as_they_ended() {
     assert_eq!(of(Operation::Insert, [done, miss, failed]), ([2, 0, 1], 3, 16));
     assert_eq!(of(Operation::Remove, [hit, miss, failed]), ([1, 1, 0], 2, 3));
     let update = [Outcome::Done, Outcome::Unchanged, failed];
-    assert_eq!(of(Operation::Update, update), ([4, 1, 1], 6, 2 + 4 + 5 + 1));
+    assert_eq!(of(Operation::Update, update), ([4, 1, 2], 7, 2 + 4 + 5 + 1));
     assert_eq!(of(Operation::Commit, [Outcome::Done, miss, failed]), ([2, 0, 0], 4, 3 + 1 + 4 + 2));
     assert_eq!(of(Operation::Sync, [Outcome::Done, miss, failed]), ([1, 0, 0], 1, 0));
     assert_eq!(of(Operation::Abort, [Outcome::Done, miss, failed]), ([1, 0, 0], 1, 0));

@@ -23,6 +23,7 @@ use crate::os::own_lock::OwnLock;
 use crate::os::process::random_word;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Advice, Bytes, Error, ErrorKind, Get, Result, Scan};
+use std::convert;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -320,10 +321,57 @@ impl Hash {
         key: &[u8],
         f: impl FnOnce(Option<&[u8]>) -> Option<Vec<u8>>,
     ) -> Result<bool> {
-        self.write_counted(key, |writer| {
-            let new = f(writer.get(key)?);
-            Ok((new.is_some(), writer.change(key, new.as_deref())?))
-        })
+        self.try_update(key, |old| Ok(f(old)))
+    }
+
+    /// The same where `f` may find that it cannot be done: its error is returned, and nothing has changed.
+    ///
+    /// ```
+    /// # use credenza::hash::Hash;
+    /// #[derive(Debug)]
+    /// enum Failure {
+    ///     NoNumber,
+    ///     Store(credenza::Error),
+    /// }
+    ///
+    /// impl From<credenza::Error> for Failure {
+    ///     fn from(error: credenza::Error) -> Failure {
+    ///         Failure::Store(error)
+    ///     }
+    /// }
+    ///
+    /// let visits = Hash::in_memory()?;
+    /// visits.insert(b"page", b"many")?;
+    /// let counted = visits.try_update(b"page", |old| {
+    ///     let old = std::str::from_utf8(old.unwrap_or(b"0")).map_err(|_| Failure::NoNumber)?;
+    ///     let count: u64 = old.parse().map_err(|_| Failure::NoNumber)?;
+    ///     Ok(Some((count + 1).to_string().into_bytes()))
+    /// });
+    /// assert!(matches!(counted, Err(Failure::NoNumber)));
+    /// assert_eq!(visits.get(b"page")?.as_deref(), Some(&b"many"[..]));
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `f` returned; or as [`Hash::insert`].
+    pub fn try_update<E: convert::From<Error>>(
+        &self,
+        key: &[u8],
+        f: impl FnOnce(Option<&[u8]>) -> Result<Option<Vec<u8>>, E>,
+    ) -> Result<bool, E> {
+        let mut refused = None;
+        let done = self.write_counted(key, |writer| match f(writer.get(key)?) {
+            Ok(new) => Ok((new.is_some(), writer.change(key, new.as_deref())?)),
+            Err(error) => {
+                refused = Some(error);
+                // It counts as failed, and nobody reads what this says.
+                Err(Error::invalid("refused by the caller"))
+            }
+        });
+        match refused {
+            Some(error) => Err(error),
+            None => done.map_err(E::from),
+        }
     }
 
     /// Gives `key` the value if it has none; returns whether it did.
