@@ -591,6 +591,59 @@ fn an_index_from_an_earlier_close_is_not_believed() {
 /// follow a record that comes later, where one of them ended.
 #[test]
 fn what_was_never_published_is_not_back_after_a_power_failure() {
+    check_unpublished(|store, batch| {
+        store.sync().unwrap();
+        batch.leave();
+        let mut writer = fork(|| std::mem::forget(store.transaction().unwrap()));
+        assert_eq!(writer.wait(), Status::Exited(0));
+    });
+}
+
+/// The same where somebody waits for the disk when it is wiped, whose end says nothing of what was wiped meanwhile, and he who
+/// wiped it dies before he could wait himself.
+#[test]
+fn what_was_wiped_while_others_synced_is_not_back_after_a_power_failure() {
+    check_unpublished(|store, batch| {
+        let other = store.clone();
+        syncs::meanwhile(Some(Box::new(move || {
+            let mut writer = fork(|| std::mem::forget(other.transaction().unwrap()));
+            assert_eq!(writer.wait(), Status::Exited(0));
+            batch.leave();
+            // He cannot wait for the disk before this thread has.
+            let mut next = fork(|| drop(other.transaction()));
+            while !batch.is_wiped() {
+                std::thread::yield_now();
+            }
+            next.kill();
+        })));
+        store.sync().unwrap();
+    });
+}
+
+/// A part of a batch, as one leaves it behind the end of the log who dies before he publishes it.
+struct Unpublished {
+    file: std::fs::File,
+    bytes: Vec<u8>,
+    at: u64,
+}
+
+impl Unpublished {
+    fn leave(&self) {
+        self.file.write_all_at(&self.bytes, self.at).unwrap();
+        syncs::with(Disk::look);
+    }
+
+    /// Whether somebody has wiped it, and noted that the next sync is one of the whole file.
+    fn is_wiped(&self) -> bool {
+        let (mut bytes, mut mark) = (vec![0; self.bytes.len()], [0]);
+        self.file.read_exact_at(&mut bytes, self.at).unwrap();
+        self.file.read_exact_at(&mut mark, 2384).unwrap();
+        bytes.iter().all(|byte| *byte == 0) && mark[0] & 4 != 0
+    }
+}
+
+/// Has `die` leave a part of a batch, and what comes next be written in its place.
+fn check_unpublished(die: impl FnOnce(&Hash, Unpublished)) {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
     let store = Hash::create(&path).unwrap();
@@ -611,14 +664,13 @@ fn what_was_never_published_is_not_back_after_a_power_failure() {
     drop(other);
     let second_at = end + len;
     assert_eq!(find(&written, &second), second_at + 8 + 1);
-    store.sync().unwrap();
     syncs::install(Disk::of(Hash::files(&path)));
     syncs::with(Disk::look);
-    let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
-    file.write_all_at(&written[end..second_at + 616], end as u64).unwrap();
-    syncs::with(Disk::look);
-    let mut writer = fork(|| std::mem::forget(store.transaction().unwrap()));
-    assert_eq!(writer.wait(), Status::Exited(0));
+    let file = std::fs::File::options().read(true).write(true).open(&path).unwrap();
+    die(
+        &store,
+        Unpublished { file, bytes: written[end..second_at + 616].to_vec(), at: end as u64 },
+    );
     let later = vec![4; len - 8 - 1];
     store.insert(b"x", &later).unwrap();
     let disk = syncs::take();

@@ -262,6 +262,7 @@ impl Writer<'_> {
     #[inline(always)]
     fn reach(&self, cursor: &mut Cursor, room: u64, leaves: Leaves) -> Result<u64> {
         let needed = room + SEGMENT_END;
+        self.wiped_first()?;
         if cursor.at.saturating_add(needed) > cursor.end {
             self.next_segment(cursor, room, self.step(cursor)?, leaves)?;
         }
@@ -335,6 +336,7 @@ impl Writer<'_> {
         leaves: Leaves,
     ) -> Result<()> {
         self.check_cursor(cursor)?;
+        self.wiped_first()?;
         // A file that a power cut left shorter may end where the log does, without room for its end.
         self.grow_data(cursor.at + SEGMENT_END, cursor.end)?;
         let sequence = cursor.sequence.wrapping_add(step);
@@ -564,6 +566,7 @@ impl Writer<'_> {
                 self.index.word(words::SKIPPED).fetch_max(skipped, Ordering::Release);
                 let (at, _) = unit_place(unit as u64);
                 // On the disk, too, it must not look like the one that will follow.
+                self.core.note_wiped();
                 write(&self.core.data, at, &[0; SEGMENT_HEADER as usize]);
                 self.core.note_rest();
                 is_any = true;

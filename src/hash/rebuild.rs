@@ -258,7 +258,7 @@ impl Writer<'_> {
             if !is_any && old.is_none_or(|old| old.iter().any(|byte| *byte != 0)) {
                 is_any = true;
                 // Before: who dies in between has the next wait for it.
-                self.core.note_unsure();
+                self.core.note_wiped();
             }
             write(&self.core.data, from, ZEROS.get(..len).unwrap_or(&ZEROS));
         }

@@ -25,11 +25,12 @@ use std::time::Duration;
 
 /// Set in the word of the session that says what may not be on the disk: the data since the last sync
 /// that succeeded; the index; something of the data file that is not the end of the log; anything at all of a
-/// file that may be a copy.
+/// file that may be a copy; what was wiped behind the end of the log.
 const UNSURE_OF_DATA: u64 = 1;
 const UNSURE_OF_INDEX: u64 = 2;
 const UNSURE_OF_REST: u64 = 4;
 const UNSURE_OF_ALL: u64 = 8;
+const UNSURE_OF_WIPED: u64 = 16;
 /// A checkpoint is written when so much of the log has become durable since the last one. It is another place of
 /// the disk to be waited for: with 4 KiB every transaction of as much took twice as long.
 const FAR: u64 = 64 << 10;
@@ -153,7 +154,9 @@ impl Core {
             }
         };
         if done.is_ok() {
-            let sure = UNSURE_OF_DATA | before & (UNSURE_OF_INDEX | UNSURE_OF_ALL);
+            // Of what was wiped only who has the writers' lock knows that it was before.
+            let wiped = if is_writer { UNSURE_OF_WIPED } else { 0 };
+            let sure = UNSURE_OF_DATA | before & (UNSURE_OF_INDEX | UNSURE_OF_ALL | wiped);
             unsure.fetch_and(!sure, Ordering::AcqRel);
         }
         lock.unlock();
@@ -174,14 +177,19 @@ impl Core {
         self.session(session::UNSURE).fetch_or(UNSURE_OF_REST, Ordering::AcqRel);
     }
 
-    /// What is on the disk of the log is not what memory has from now on, until the disk was waited for.
-    pub(super) fn note_unsure(&self) {
-        self.session(session::UNSURE).fetch_or(UNSURE_OF_DATA, Ordering::AcqRel);
+    /// What is on the disk behind the end of the log is not what memory has from now on, until who has the writers' lock has
+    /// waited for the disk. A mark of its own: the end of a sync that is going on takes away what it has set itself.
+    #[cold]
+    pub(super) fn note_wiped(&self) {
+        if !self.is_in_memory() {
+            self.session(session::UNSURE).fetch_or(UNSURE_OF_WIPED, Ordering::AcqRel);
+        }
     }
 
-    /// Whether the last sync has failed, or has not ended, or what was wiped was not waited for.
-    pub(super) fn is_unsure(&self) -> bool {
-        self.session(session::UNSURE).load(Ordering::Acquire) & UNSURE_OF_DATA != 0
+    /// Whether that was not waited for yet.
+    #[inline(always)]
+    pub(super) fn is_unsure_of_wiped(&self) -> bool {
+        self.session(session::UNSURE).load(Ordering::Acquire) & UNSURE_OF_WIPED != 0
     }
 
     /// Makes the index durable, which is on the disk only when it is closed.
@@ -347,6 +355,7 @@ impl Writer<'_> {
 mod tests {
     use super::*;
     use crate::hash::OpenOptions;
+    use crate::hash::record::Kind;
 
     /// Which changes wait for a sync of the whole file. Were they not on the disk with what comes after
     /// them, a power failure could bring back what never counted.
@@ -372,6 +381,34 @@ mod tests {
         let before = core.data.len();
         store.insert(b"long", &[7; 10_000]).unwrap();
         assert!(core.data.len() > before && is_noted(), "a longer file");
+    }
+
+    /// Danger: the disk refuses when it is to have what was wiped, and something is written there all the same: what is there
+    /// on the disk may follow it after a power failure.
+    #[test]
+    fn nothing_is_written_where_something_was_wiped_before_the_disk_has_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = OpenOptions::new().create(true).open(folder.path().join("store")).unwrap();
+        store.insert(b"key", b"value").unwrap();
+        let core = store.core();
+        core.sync(None).unwrap();
+        let disk = RobustLock::in_head(&core.data, session::DISK_LOCK);
+        {
+            let writer = core.writer().unwrap();
+            // As long as this thread has the right to wait for the disk, nobody can.
+            disk.lock().unwrap();
+            writer.append(&mut writer.cursor(), Kind::Put, b"key", b"never published").unwrap();
+            writer.give_up();
+            writer.put(b"key", b"another").unwrap_err();
+            writer.begin_segment().unwrap_err();
+        }
+        store.insert(b"key", b"another").unwrap_err();
+        store.remove(b"key").unwrap_err();
+        assert_eq!(store.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+        disk.unlock();
+        store.insert(b"key", b"another").unwrap();
+        assert_eq!(core.session(session::UNSURE).load(Ordering::Relaxed), 0);
+        store.verify(|_, _| ()).unwrap();
     }
 
     /// A checkpoint is on the disk before there is one in the other's place, and is not left far behind.

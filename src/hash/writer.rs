@@ -239,7 +239,7 @@ impl<'c> Writer<'c> {
             let mut is_wiped = self.discard_unpublished()?;
             if has_died {
                 // Also where an earlier attempt wiped it, and did not live to wait, or the disk refused.
-                is_wiped |= self.wipe_unpublished() || self.core.is_unsure();
+                is_wiped |= self.wipe_unpublished() || self.core.is_unsure_of_wiped();
             }
             if is_wiped {
                 self.wait_for_wiped()?;
@@ -480,16 +480,20 @@ impl<'c> Writer<'c> {
     pub(crate) fn give_up(&self) {
         // If this fails, too, the next writer's preparation says so.
         let is_freed = self.discard_unpublished().unwrap_or(true);
-        if (self.wipe_unpublished() || is_freed) && self.wait_for_wiped().is_err() {
-            // As if this writer had died: the next one does it before anything else.
-            self.core.session(session::DIED).store(1, Ordering::Release);
-            let known = self.core.session(session::DATA_LEN);
-            known.fetch_and(SharedMap::CUTS, Ordering::Release);
+        if self.wipe_unpublished() || is_freed {
+            // If the disk refuses, it is asked again before anything is appended.
+            let _ = self.wait_for_wiped();
         }
     }
 
-    /// Has what was wiped be so on the disk, before anything is written there. It may be there as it was:
+    /// Before anything is appended: has what was wiped be so on the disk. It may be there as it was:
     /// then a power cut could bring it back behind what is written next, with checksums that fit.
+    #[inline(always)]
+    pub(super) fn wiped_first(&self) -> Result<()> {
+        if self.core.is_unsure_of_wiped() { self.wait_for_wiped() } else { Ok(()) }
+    }
+
+    #[cold]
     fn wait_for_wiped(&self) -> Result<()> {
         self.core.wait_for_disk(Extent::All, true).map(drop)
     }
