@@ -304,6 +304,45 @@ fn a_writer_may_die_at_every_instruction() {
     println!("{count} states");
 }
 
+/// A change has its key come or go by one store, and is counted by another: who dies in between leaves that to the next writer,
+/// and others may never write.
+#[test]
+fn who_counts_after_a_death_counts_what_the_dead_did() {
+    let key = |i: u64| format!("key {i}").into_bytes();
+    let changes: [fn(&Hash); 3] = [
+        |store| assert!(!store.replace(b"key 50", b"value").unwrap()),
+        |store| assert!(store.remove(b"key 7").unwrap()),
+        |store| store.clear().unwrap(),
+    ];
+    for change in changes {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Hash::create(folder.path().join("store")).unwrap();
+        (0..50).for_each(|i| store.insert(&key(i), b"value").unwrap());
+        // Nothing waits to be entered.
+        drop(store.transaction().unwrap());
+        let mut writer = sys::fork(|| {
+            if sys::be_traced() {
+                sys::stop_here();
+                change(&store);
+            }
+        });
+        if writer.wait() != sys::Status::Stopped(sys::SIGSTOP) {
+            println!("skipped: this process may not trace another");
+            return;
+        }
+        let found = || (0..60).filter(|i| store.contains_key(&key(*i)).unwrap()).count() as u64;
+        while store.len().unwrap() == found() {
+            let status = writer.step();
+            assert!(
+                matches!(status, sys::Status::Stopped(_)),
+                "nothing was in between: {status:?}"
+            );
+        }
+        writer.kill();
+        assert_eq!(store.len().unwrap(), found());
+    }
+}
+
 /// A child's work: holds a value, and says whether it is still the same, each time it is asked.
 #[test]
 fn child_holds() {

@@ -30,7 +30,9 @@ impl Core {
             let (held, index) = self.index()?;
             let (state, counts) = (index.state(), known(index));
             fence(Ordering::Acquire);
-            if state.is_settled() && index.state() == state {
+            // Who died may have had a key come or go that he did not count: whoever takes the lock does that.
+            let is_known = state.is_settled() && !self.writer_lock().is_of_dead();
+            if is_known && index.state() == state {
                 return Ok(counts);
             }
             let now = Some((index.header.id, index.load(words::APPLIED)));
