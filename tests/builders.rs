@@ -4,11 +4,16 @@
 mod common;
 
 use common::mount::Mount;
-use common::sys::{Status, become_nobody, forbid_threads, fork, give_up_after, limit_file_size};
+use common::sys::{
+    Status, become_nobody, die_beyond_file_size, forbid_threads, fork, give_up_after,
+    limit_file_size,
+};
 use credenza::btree::BTree;
-use credenza::constant::Builder;
+use credenza::constant::{BuildOptions, Builder, Constant};
+use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
 use credenza::hash::Hash;
-use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder};
+use credenza::stats::Statistics;
+use credenza::{BTreeBuilder, BTreeLoad, Get, HashBuilder, Result};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -145,6 +150,98 @@ fn a_builder_that_failed_once_publishes_nothing() {
         assert_eq!(std::fs::read(&target).unwrap(), b"old");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1 + usize::from(is_hash));
     }
+}
+
+/// Adds so many records with values of so many bytes until that fails.
+fn fill(
+    (records, value): (u32, usize),
+    mut add: impl FnMut(&[u8], &[u8]) -> Result<()>,
+) -> Result<()> {
+    (0..records).try_for_each(|i| add(&i.to_le_bytes(), &vec![7; value]))
+}
+
+/// The kernel ends whoever makes a file longer than that (`SIGXFSZ`), and programs that embed the library have no handler for it.
+#[test]
+fn a_limit_on_the_size_of_files_is_an_error_of_whoever_writes_one_and_no_signal() {
+    type Write = fn(&Path) -> Result<()>;
+    let cases: [(&str, u64, Write); 13] = [
+        ("values of a constant store", 64 << 10, |path| {
+            let mut builder = Builder::create(path)?;
+            fill((9, 100_000), |key, value| builder.add(key, value))?;
+            builder.finish().map(drop)
+        }),
+        ("records of a constant store", 64 << 10, |path| {
+            let mut builder = Builder::create(path)?;
+            fill((9000, 9), |key, value| builder.add(key, value))?;
+            builder.finish().map(drop)
+        }),
+        ("records that wait in a file", 1 << 20, |path| {
+            let mut builder = BuildOptions::new().memory_budget(0).create(path)?;
+            fill((400_000, 20), |key, value| builder.add(key, value))
+        }),
+        ("cdb", 64 << 10, |path| {
+            let mut writer = CdbWriter::create(path)?;
+            fill((9000, 9), |key, value| writer.add(key, value))?;
+            writer.finish()
+        }),
+        ("cdb64", 64 << 10, |path| {
+            let mut writer = Cdb64Writer::create(path)?;
+            fill((9, 2_000_000), |key, value| writer.add(key, value))
+        }),
+        ("mcdb", 64 << 10, |path| {
+            let mut writer = McdbWriter::create(path)?;
+            fill((9000, 9), |key, value| writer.add(key, value))?;
+            writer.finish()
+        }),
+        ("statistics", 64 << 10, |path| {
+            let statistics = Statistics::new().shared(true);
+            Constant::options()
+                .statistics(statistics)
+                .open(path.with_file_name("constant"))
+                .map(drop)
+        }),
+        ("a copy of a hash store", 64 << 10, |path| {
+            Hash::open(path.with_file_name("hash"))?.backup(path, |_, _| {}).map(drop)
+        }),
+        ("a copy of a btree store", 64 << 10, |path| {
+            BTree::open(path.with_file_name("btree"))?.backup(path, |_, _| {}).map(drop)
+        }),
+        ("a hash store that is built", 64 << 10, |path| {
+            let mut builder = HashBuilder::create(path)?;
+            fill((9000, 9), |key, value| builder.add(key, value))?;
+            builder.finish().map(drop)
+        }),
+        ("a btree store that is built", 64 << 10, |path| {
+            let mut builder = BTreeBuilder::create(path)?;
+            fill((9000, 9), |key, value| builder.add(key, value))?;
+            builder.finish().map(drop)
+        }),
+        ("a hash store", 1 << 10, |path| Hash::options().create(true).open(path).map(drop)),
+        ("a btree store", 1 << 10, |path| BTree::options().create(true).open(path).map(drop)),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut constant = Builder::create(path("constant")).unwrap();
+    constant.add(b"key", b"value").unwrap();
+    constant.finish().unwrap();
+    let mut hash = HashBuilder::create(path("hash")).unwrap();
+    fill((9000, 9), |key, value| hash.add(key, value)).unwrap();
+    drop(hash.finish().unwrap());
+    let mut btree = BTreeBuilder::create(path("btree")).unwrap();
+    fill((9000, 9), |key, value| btree.add(key, value)).unwrap();
+    drop(btree.finish().unwrap());
+    let mut ends = Vec::new();
+    for (what, limit, write) in cases {
+        let target = path("target");
+        let mut child = fork(move || {
+            limit_file_size(Some(limit));
+            die_beyond_file_size();
+            let error = write(&target).unwrap_err().to_string();
+            assert!(error.contains("ulimit -f"), "{error}");
+        });
+        ends.push((what, child.wait()));
+    }
+    assert!(ends.iter().all(|(_, end)| *end == Status::Exited(0)), "{ends:?}");
 }
 
 /// What replaces a file that nobody may write is itself so: that is no reason to call it a failure.
@@ -300,7 +397,7 @@ fn a_child_that_is_forked_during_the_first_opening_opens_a_store() {
 #[test]
 fn what_is_to_replace_nothing_replaces_nothing() {
     use credenza::foreign::{Cdb64Writer, CdbWriter, McdbWriter};
-    type Finish<'f> = Box<dyn FnOnce() -> credenza::Result<()> + 'f>;
+    type Finish<'f> = Box<dyn FnOnce() -> Result<()> + 'f>;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let mut begun: Vec<(&str, Finish<'_>)> = Vec::new();

@@ -304,3 +304,22 @@ fn a_full_disk_that_copies_on_write_ends_nobody() {
         fill_beside::<BTree>(&mount, &mut rng);
     }
 }
+
+/// The room that is kept is a file of 8 MiB, and the kernel ends whoever makes one longer than he may.
+#[test]
+fn a_limit_on_the_size_of_files_ends_nobody() {
+    let Some(mount) = Mount::of_kind("btrfs", SIZE) else {
+        println!("skipped: no file system that copies on write can be made and mounted here");
+        return;
+    };
+    let path = |name: &str| mount.path().join(name);
+    drop(Hash::options().create(true).open(path("hash")).unwrap());
+    drop(BTree::options().create(true).open(path("btree")).unwrap());
+    let mut child = sys::fork(|| {
+        sys::limit_file_size(Some(4 << 20));
+        sys::die_beyond_file_size();
+        Hash::open(path("hash")).unwrap().insert(b"key", b"value").unwrap();
+        BTree::options().open(path("btree")).unwrap().insert(b"key", b"value").unwrap();
+    });
+    assert_eq!(child.wait(), sys::Status::Exited(0));
+}

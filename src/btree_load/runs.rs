@@ -2,14 +2,12 @@
 
 use super::batch::{Batch, Record, record_end};
 use crate::btree::KeyValue;
-use crate::os::file::{buffer, read_exact_at};
+use crate::os::file::{buffer, read_exact_at, write_all_at};
 use crate::os::place::Place;
-use crate::os::process::longest_file;
 use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::rc::Rc;
 
@@ -93,11 +91,7 @@ impl Runs {
         let (mut end, mut longest, mut batch) = (start, 0, Batch::default());
         let mut flush = |batch: &mut Batch| {
             let bytes = batch.bytes();
-            // Beyond it the kernel would end the process.
-            let written = match end + bytes.len() as u64 > longest_file() {
-                true => Err(std::io::ErrorKind::FileTooLarge.into()),
-                false => scratch.file.write_all_at(bytes, end),
-            };
+            let written = write_all_at(&scratch.file, bytes, end);
             written.map_err(scratch.named("write records to a file beside"))?;
             end += bytes.len() as u64;
             batch.clear();

@@ -1,10 +1,9 @@
 //! Writing the regions of a file, each from front to back, with a checksum for each segment.
 
 use super::format::{Region, SEGMENT_BYTES};
-use crate::os::file::read_exact_at;
+use crate::os::file::{read_exact_at, write_all_at};
 use crate::{Error, Result};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Mutex;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -19,7 +18,7 @@ impl Sink {
     /// Writes all of `bytes` at `at`.
     pub(crate) fn write_at(&self, bytes: &[u8], at: u64) -> Result<()> {
         match self {
-            Sink::File(file) => file.write_all_at(bytes, at).map_err(|e| Error::io("write", e)),
+            Sink::File(file) => write_all_at(file, bytes, at).map_err(|e| Error::io("write", e)),
             Sink::Memory(memory) => {
                 let mut memory = memory.lock().unwrap_or_else(|e| e.into_inner());
                 let start = at as usize;

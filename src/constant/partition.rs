@@ -13,7 +13,7 @@ use super::bucket::REF_MARK;
 use super::directory::Position;
 use super::lanes::prefetch;
 use crate::bytes::copy_short;
-use crate::os::file::read_exact_at;
+use crate::os::file::{read_exact_at, write_all_at};
 use crate::os::map::{anonymous_buffer, back, with_small_pages};
 use crate::os::place::Place;
 use crate::os::publish::scratch_beside;
@@ -21,7 +21,6 @@ use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
 /// Bytes of an entry before its payload.
@@ -292,12 +291,12 @@ impl Partitions {
                 part.spilled.push((start, len));
             }
             if buffer.len() >= 1 << 20 {
-                scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
+                write_all_at(scratch, &buffer, written).map_err(at("spill to a file beside"))?;
                 written += buffer.len() as u64;
                 buffer.clear();
             }
         }
-        scratch.write_all_at(&buffer, written).map_err(at("spill to a file beside"))?;
+        write_all_at(scratch, &buffer, written).map_err(at("spill to a file beside"))?;
         self.scratch_len = written + buffer.len() as u64;
         self.slabs.buffers.clear();
         (self.slabs.taken, self.slabs.backed, self.slabs.bytes) = (0, 0, 0);

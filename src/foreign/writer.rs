@@ -5,9 +5,8 @@
 use super::format::{Format, Slot, TABLES, Table};
 use super::probe::home;
 use crate::observe::Building;
-use crate::os::file::make_room;
+use crate::os::file::{make_room, write_all_at};
 use crate::{Error, ErrorKind, Result, Staged};
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 /// Bytes gathered before they are written.
@@ -226,7 +225,7 @@ impl Output {
 
     fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
         self.check()?;
-        let done = self.staged.file().write_all_at(bytes, at);
+        let done = write_all_at(self.staged.file(), bytes, at);
         self.failed = done.is_err();
         done.map_err(|e| Error::io("write", e).at(&self.path))
     }
@@ -243,6 +242,7 @@ mod tests {
     use super::*;
     use crate::foreign::{CdbWriter, Mcdb, McdbWriter};
     use crate::{Access, Get, Scan};
+    use std::os::unix::fs::FileExt;
 
     /// One by one, as the formats' own tools do it.
     fn spread_plainly(slots: &[Slot], table: Table) -> Vec<Slot> {

@@ -17,14 +17,13 @@ use super::view::Holds;
 use crate::magic::{COPY_AT, copy_of};
 use crate::os::aside::check_way;
 use crate::os::atomic::{Ordering, fence};
-use crate::os::file::read_exact_at;
+use crate::os::file::{lengthen, read_exact_at, write_all_at};
 use crate::os::holes::fill_holes;
 use crate::os::process::random_id;
 use crate::os::publish::{Named, Staged, refuse_old};
 use crate::{Error, Result};
 use std::collections::HashMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// Bytes copied at once.
@@ -107,7 +106,7 @@ impl Core {
     ) -> Result<()> {
         let end = *end;
         let failed = |action, e| Error::io(action, e).at(path);
-        let write = |bytes: &[u8], at| to.write_all_at(bytes, at).map_err(|e| failed("write", e));
+        let write = |bytes: &[u8], at| write_all_at(to, bytes, at).map_err(|e| failed("write", e));
         // Another store, whose index is not taken for this one's; the seed is that of the sums.
         let store = random_id()?;
         let header = Header { store, ..self.header };
@@ -146,7 +145,7 @@ impl Core {
         }
         let room = segments.iter().map(|segment| segment.end()).max().unwrap_or(0);
         let len = to.metadata().map_err(|e| failed("ask the size of", e))?.len();
-        to.set_len(room.min(len.next_multiple_of(4096)).max(len))
+        lengthen(to, room.min(len.next_multiple_of(4096)).max(len))
             .map_err(|e| failed("make longer", e))?;
         fill_holes(to).map_err(|e| e.at(path))
     }

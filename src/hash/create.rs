@@ -10,7 +10,7 @@ use super::page::{LINE, Page, SIZES};
 use crate::bytes::le64;
 use crate::magic::{COPY_AT, COPY_END, copy_of, forget_copy};
 use crate::os::atomic::Ordering;
-use crate::os::file::{read_exact_at, write_new};
+use crate::os::file::{lengthen, read_exact_at, write_new};
 use crate::os::process::{random_id, random_word};
 use crate::os::shared::{HEAD_BYTES, SharedMap};
 use crate::{Error, Result};
@@ -26,7 +26,7 @@ impl Index {
         hash_id: u32,
         seed: u64,
     ) -> Result<Index> {
-        file.set_len(HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
+        lengthen(&file, HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
         let id = random_word()? | 1;
         let header = IndexHeader { store: store.store, id, hash_id, seed };
         file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;

@@ -9,10 +9,10 @@
 #![allow(unsafe_code)]
 
 use super::ballast::Ballast;
+use super::holes::allocate;
 use crate::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
 use std::fs::{File, OpenOptions};
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
@@ -35,7 +35,7 @@ impl Area {
 
     /// The first `len` bytes of `file`, which is open for writing; allocates its blocks first.
     pub(crate) fn of_file(file: &File, len: usize) -> Result<Area> {
-        allocate(file, len as u64)?;
+        allocate(file, 0, len as u64).map_err(|e| Error::io("allocate room for", e))?;
         let map = MmapOptions::new().len(len).map_raw(file);
         let map = map.map_err(|e| Error::io("map", e))?;
         let start = map.as_mut_ptr() as usize;
@@ -71,16 +71,6 @@ pub(crate) fn open_or_create(path: &Path) -> Result<File> {
         return Ok(file);
     }
     Err(Error::invalid("this is not a regular file; remove it, and a new one is made").at(path))
-}
-
-/// Backs `len` bytes of the file with blocks, and makes it at least so long.
-fn allocate(file: &File, len: u64) -> Result<()> {
-    let len = libc::off_t::try_from(len).map_err(|_| Error::invalid("the area is too large"))?;
-    // SAFETY: the descriptor is open for as long as `file` is borrowed; the call has no pointers.
-    match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, len) } {
-        0 => Ok(()),
-        code => Err(Error::io("allocate room for", std::io::Error::from_raw_os_error(code))),
-    }
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 
 mod signal;
 
+use super::file::check_length;
 use super::holes::file_system;
 use super::place::proc_path;
 use super::process::{monotonic_ns, own_pid, prepare};
@@ -248,6 +249,7 @@ impl Slot {
             // What has its blocks still has none soon.
             return Err(io::ErrorKind::WouldBlock.into());
         }
+        check_length(part.bytes().cast_unsigned())?;
         // SAFETY: the descriptor is open, as this slot has users; the calls take no pointers.
         unsafe {
             if libc::fallocate(file, 0, 0, part.bytes()) != 0 {

@@ -1,5 +1,6 @@
 //! Opening files that may be anything, and reading and writing them at an offset.
 
+use super::process::longest_file;
 use crate::{Error, ErrorKind, Result};
 use std::borrow::Cow;
 use std::collections::TryReserveError;
@@ -140,11 +141,30 @@ pub(crate) fn lock_within(file: &File, attempts: u32) -> Result<bool> {
     Ok(false)
 }
 
+/// Writes all of `bytes` at an offset. Where files may not become so long (`ulimit -f`) that is an error: the kernel would send
+/// a signal first, which ends every program that does not handle it.
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    check_length(offset.saturating_add(bytes.len() as u64))?;
+    file.write_all_at(bytes, offset)
+}
+
+/// Makes a file `len` bytes long, which has no more; an error in the same case.
+pub(crate) fn lengthen(file: &File, len: u64) -> io::Result<()> {
+    check_length(len)?;
+    file.set_len(len)
+}
+
+/// An error if this process may not write as far as to `end` in a file.
+pub(super) fn check_length(end: u64) -> io::Result<()> {
+    let is_allowed = end <= longest_file();
+    is_allowed.then_some(()).ok_or_else(|| io::Error::from_raw_os_error(libc::EFBIG))
+}
+
 /// Writes a new file, its header last: when the rest is durable, lest a power cut leaves the header alone. What cannot
 /// be made whole is empty.
 pub(crate) fn write_new(file: &File, rest: &[u8], header: &[u8]) -> Result<()> {
     let write = |bytes: &[u8]| {
-        file.write_all_at(bytes, 0).map_err(|e| Error::io("write", e))?;
+        write_all_at(file, bytes, 0).map_err(|e| Error::io("write", e))?;
         file.sync_all().map_err(|e| Error::io("make durable", e))
     };
     write(rest).and_then(|()| write(header)).inspect_err(|_| {

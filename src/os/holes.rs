@@ -7,6 +7,7 @@
 
 #![allow(unsafe_code)]
 
+use super::file::check_length;
 use super::map::page_bytes;
 use crate::{Error, Result};
 use std::fs::{File, Metadata};
@@ -15,6 +16,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 
+/// What takes less than the time between the signals of a profiler to allocate.
+const SMALL_PIECE: u64 = 1 << 20;
 const TMPFS: u32 = libc::TMPFS_MAGIC as u32;
 const OVERLAY: u32 = libc::OVERLAYFS_SUPER_MAGIC as u32;
 
@@ -50,6 +53,26 @@ pub(crate) fn fill_holes(file: &File) -> Result<()> {
                 }
                 _ => return Ok(()),
             }
+        }
+    }
+    Ok(())
+}
+
+/// Has disk space for a range of a file, which becomes so long. A signal ends the call, and some file systems give back then
+/// what it had done: where one came, the rest is done in pieces that take less time than there is between signals.
+pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    check_length(to)?;
+    let (mut from, mut piece) = (from, to - from);
+    while from < to {
+        let len = piece.min(to - from);
+        // SAFETY: the descriptor is open; the call takes no pointers.
+        let rc = unsafe {
+            libc::posix_fallocate(file.as_raw_fd(), from.cast_signed(), len.cast_signed())
+        };
+        match rc {
+            0 => from += len,
+            libc::EINTR => piece = SMALL_PIECE,
+            _ => return Err(io::Error::from_raw_os_error(rc)),
         }
     }
     Ok(())

@@ -15,7 +15,8 @@ pub(crate) mod advice;
 use super::addresses::Addresses;
 pub(crate) use super::ballast::no_room_for_changes;
 use super::ballast::{Ballast, Part};
-use super::holes::{is_in_memory, refuse_holes, room_on_disk};
+use super::file::check_length;
+use super::holes::{allocate, is_in_memory, refuse_holes, room_on_disk};
 use super::map::page_bytes;
 use super::process::longest_file;
 use crate::os::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -33,8 +34,6 @@ pub(crate) const HEAD_BYTES: u64 = 4096;
 
 /// Bits of a length of a file; above them is how often it was cut.
 const LEN_BITS: u32 = 48;
-/// What takes less than the time between the signals of a profiler to allocate.
-const SMALL_PIECE: u64 = 1 << 20;
 const LEN_MASK: u64 = (1 << LEN_BITS) - 1;
 /// A file that grows little by little does so by a sixteenth, but at least by so much; and at most by so much where a page
 /// is a page of memory, of which a step takes 25 us, and where each step is noted in a file system's journal, which takes
@@ -291,13 +290,10 @@ impl SharedMap {
         if !self.reach(end) {
             return Err(outgrown());
         }
-        if end > longest_file() {
-            // Before the kernel ends the process for it.
-            return Err(Error::io("make longer", io::Error::from_raw_os_error(libc::EFBIG)));
-        }
+        check_length(end).map_err(|e| Error::io("make longer", e))?;
         self.check_room()?;
         *tried = true;
-        self.allocate(len, end).map_err(|e| Error::io("make longer", e))?;
+        allocate(&self.file, len, end).map_err(|e| Error::io("make longer", e))?;
         self.len.store(end | self.len_and_cuts() & !LEN_MASK, Ordering::Relaxed);
         if !self.is_in_memory {
             self.write_zeros(len, end);
@@ -326,26 +322,6 @@ impl SharedMap {
                 Ok(written) => at += written as u64,
             }
         }
-    }
-
-    /// Has disk space for a range of the file. A signal ends the call, and some file systems give back then what
-    /// it had done: where one came, the rest is done in pieces that take less time than there is between signals.
-    fn allocate(&self, from: u64, to: u64) -> io::Result<()> {
-        let (mut from, mut piece) = (from, to - from);
-        while from < to {
-            let len = piece.min(to - from);
-            // SAFETY: the descriptor is open; the call takes no pointers.
-            let rc = unsafe {
-                let file = self.file.as_raw_fd();
-                libc::posix_fallocate(file, from.cast_signed(), len.cast_signed())
-            };
-            match rc {
-                0 => from += len,
-                libc::EINTR => piece = SMALL_PIECE,
-                _ => return Err(io::Error::from_raw_os_error(rc)),
-            }
-        }
-        Ok(())
     }
 
     /// Has the pages of a range ready for writing, all at once rather than fault by fault.
