@@ -33,6 +33,10 @@ const COLD_BATCH: usize = 128;
 /// lookups, each of which would wait for a page.
 const SMALL_FILE_BYTES: u64 = 32 << 20;
 
+/// So much is asked for when a file is opened, and no more, however long a directory is: the kernel makes a page for every one
+/// of a hole, and a directory may be one of terabytes.
+const AHEAD_BYTES: u64 = 256 << 20;
+
 /// How to open a constant file.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
@@ -165,7 +169,7 @@ impl Snapshot {
         let directory = layout.header.directory;
         let (at, len) = match options.advice {
             Some(Advice::Random) if len <= SMALL_FILE_BYTES => (0, len),
-            _ => (directory.at, directory.len),
+            _ => (directory.at, directory.len.min(AHEAD_BYTES)),
         };
         map.will_need(at, len as usize);
         Ok(Snapshot { layout, map, file, id })
