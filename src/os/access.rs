@@ -57,13 +57,9 @@ impl Rights {
     /// who belongs to its group may keep that; what a group had is no other group's, which has what all others
     /// have.
     pub(crate) fn give(&self, file: &File) -> io::Result<()> {
-        let mut mode = self.meta.mode() & 0o7777;
-        let mut has_group = true;
-        if fchown(file, Some(self.meta.uid()), Some(self.meta.gid())).is_err() {
-            has_group = fchown(file, None, Some(self.meta.gid())).is_ok()
-                || file.metadata()?.gid() == self.meta.gid();
-            mode &= 0o777;
-        }
+        let (all, mode) = (self.meta.mode() & 0o7777, self.meta.mode() & 0o777);
+        let has_group = fchown(file, None, Some(self.meta.gid())).is_ok()
+            || file.metadata()?.gid() == self.meta.gid();
         // One that the folder gave it, before it stands in the way of the mode.
         if Rights::of(file)?.list != List::None {
             drop_list(file)?;
@@ -74,7 +70,13 @@ impl Rights {
                 List::Some(list) => give_list(file, list).is_ok(),
                 List::Unknown => false,
             };
-        set_mode(file, if is_given { mode } else { self.mode_for_all(mode) })
+        set_mode(file, if is_given { mode } else { self.mode_for_all(mode) })?;
+        // Last: who may give files away (`CAP_CHOWN`) may not change what is another's then (`CAP_FOWNER`).
+        if fchown(file, Some(self.meta.uid()), None).is_ok() && is_given && mode != all {
+            // What is more than rights to read and write goes with an owner who is kept, where that is allowed.
+            let _ = set_mode(file, all);
+        }
+        Ok(())
     }
 
     /// The mode in which group and others may do what each of those may whom the old file tells apart.
@@ -182,6 +184,39 @@ mod tests {
             assert_eq!(given.list, List::None);
             assert_eq!(given.meta.mode() & 0o777 & mode, given.meta.mode() & 0o777, "{mode:o}");
         }
+    }
+
+    /// As root in a container that has some of its rights: nothing there could be replaced that was another user's.
+    #[test]
+    fn who_may_give_files_away_and_no_more_keeps_owner_and_mode() {
+        const OTHER: u32 = 12_345;
+        const FOWNER: u32 = 3;
+        let (old, new) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        if fchown(&old, Some(OTHER), Some(OTHER)).is_err() {
+            println!("skipped: this user may not give files away");
+            return;
+        }
+        old.set_permissions(Permissions::from_mode(0o640)).unwrap();
+        // SAFETY: the child has one thread, allocates at most, and ends without what its parent registered for its end. The
+        // numbers are read and written during the calls: version and process, and twice 32 rights of three kinds.
+        let pid = unsafe {
+            let pid = libc::fork();
+            if pid == 0 {
+                let (mut of, mut rights) = ([0x2008_0522u32, 0], [0u32; 6]);
+                libc::syscall(libc::SYS_capget, of.as_mut_ptr(), rights.as_mut_ptr());
+                rights[0] &= !(1 << FOWNER);
+                let rc = libc::syscall(libc::SYS_capset, of.as_ptr(), rights.as_ptr());
+                let is_given = Rights::of(&old).and_then(|rights| rights.give(&new)).is_ok();
+                libc::_exit(i32::from(rc != 0 || !is_given));
+            }
+            pid
+        };
+        let mut status = -1;
+        // SAFETY: the status is written during the call.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        let given = new.metadata().unwrap();
+        assert_eq!(status, 0);
+        assert_eq!((given.uid(), given.gid(), given.mode() & 0o7777), (OTHER, OTHER, 0o640));
     }
 
     #[test]
