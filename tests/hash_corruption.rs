@@ -445,6 +445,47 @@ fn what_is_whole_is_saved() {
     }
 }
 
+/// A whole segment was lost with its header, which may be a megabyte, and nothing was said of it.
+#[test]
+fn a_damaged_header_of_a_segment_costs_nothing() {
+    const KEYS: u64 = 3000;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("store"), folder.path().join("saved"));
+    let store = Hash::create(&path).unwrap();
+    for turn in 0..2 {
+        (0..KEYS).for_each(|n| must(store.insert(format!("key {n}").as_bytes(), &[turn; 40])));
+    }
+    // Of several units, and what was removed is not to come back.
+    must(store.insert(b"long", &[7; 100_000]));
+    (0..KEYS).step_by(7).for_each(|n| must(store.remove(format!("key {n}").as_bytes())));
+    let state = state_of(&store, "store");
+    drop(store);
+    let bytes = fs::read(&path).unwrap();
+    let places: Vec<usize> = {
+        let small = (0..8).map(|n| LOG_AT + 4096 * n);
+        let larger = (0..8).map(|n| LOG_AT + 8 * 4096 + 8192 * n);
+        let all = small.chain(larger).filter(|at| bytes[*at..*at + 24].iter().any(|b| *b != 0));
+        all.collect()
+    };
+    assert!(places.len() > 8);
+    let several: Vec<Vec<usize>> =
+        places.iter().map(|at| vec![*at]).chain([places.clone()]).collect();
+    for headers in several {
+        for byte in [0, 8, 20] {
+            let mut data = bytes.clone();
+            headers.iter().for_each(|at| data[at + byte] ^= 0x55);
+            write_anew(&path, &data);
+            let found = recover(&path, &saved, |_, _| {}).unwrap();
+            let is_same = state_of(&Hash::open(&saved).unwrap(), "saved") == state;
+            assert!(is_same, "{headers:?} {byte}: {found:?} of {}", state.len());
+            assert_eq!((found.lost_bytes, found.missing_bytes), (0, 0), "{headers:?}");
+            for name in ["saved", "saved-index"] {
+                fs::remove_file(folder.path().join(name)).unwrap();
+            }
+        }
+    }
+}
+
 /// What was cut off was not told: nothing was lost of what was there.
 #[test]
 fn of_a_file_that_was_cut_off_it_is_told() {

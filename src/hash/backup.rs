@@ -231,7 +231,7 @@ pub fn recover(
     let held = Unpinned;
     // Before the oldest that a checkpoint names there are only remains.
     let oldest = core.oldest_to_recover(&held);
-    let segments: Vec<Span> = core.segments(&held, oldest).into_values().flatten().collect();
+    let segments = core.segments_to_recover(&held, oldest)?;
     if core.units() > 0 && segments.first().is_none_or(|first| first.sequence > oldest) {
         // Where space was used again the log's beginning may have been the end of the file.
         recovered.missing_bytes = missing_bytes.max(SEGMENT_END);

@@ -64,6 +64,7 @@ mod format;
 mod grow;
 mod handle;
 mod haste;
+mod headless;
 mod index;
 mod iter;
 mod lease;
