@@ -232,8 +232,16 @@ enum Kind {
     Cdb,
 }
 
+/// The error for a folder of another store, which has no file in it that could be named instead.
+#[cold]
+fn of_folder(path: &Path) -> Option<Error> {
+    let what = foreign::unread_folder(path)?;
+    let found = format!("it is {what}");
+    Some(Error::new(ErrorKind::WrongFormat { expected: "a store", found }).at(path))
+}
+
 fn recognise(path: &Path) -> Result<Kind> {
-    let (file, meta) = open_regular(path)?;
+    let (file, meta) = open_regular(path).map_err(|e| of_folder(path).unwrap_or(e))?;
     let head = read_head(&file, meta.len(), HEAD_BYTES)?;
     let engine = engine_of(&head);
     match engine {

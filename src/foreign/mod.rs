@@ -26,5 +26,5 @@ pub use check::Stats;
 pub(crate) use format::Format;
 pub use mcdb::{Mcdb, McdbWriter};
 pub use reader::{OpenOptions, Reader};
-pub use unread::unread;
+pub use unread::{unread, unread_folder};
 pub use writer::Writer;

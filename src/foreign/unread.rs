@@ -1,11 +1,12 @@
 //! Files of stores that are not read in place: what wrote them, and how their records come into a store of this library.
 //!
-//! By their first bytes alone. The commands were tried with what the stores' own tools had written, with binary keys and
+//! By their first bytes alone, and folders by the names of files in them. The commands were tried with what the stores' own tools had written, with binary keys and
 //! values where the way is not `db_dump`'s; but NTDB's and MDBM's, whose tools Debian does not have.
 //!
-//! Threads: a function of its argument only.
+//! Threads: functions of their arguments, and of the names in a folder, only.
 
 use crate::bytes::le32;
+use std::path::Path;
 
 /// Writes what Tokyo Cabinet and Kyoto Cabinet print in hexadecimal as TSV.
 const FROM_HEX: &str = r"sed -E 's/([0-9A-F]{2}) ?/\\x\1/g' | credenza load --from tsv STORE";
@@ -28,6 +29,20 @@ pub fn unread(head: &[u8]) -> Option<String> {
             "a file of {name}: write its records as text, such as JSON lines, and `credenza load` makes a store of them"
         ),
     })
+}
+
+/// The same of a folder at `path` in which another store keeps its files, by their names.
+pub fn unread_folder(path: &Path) -> Option<String> {
+    let has = |name: &str| path.join(name).is_file();
+    let of = |name: &str, dump: &str| Some(format!("a folder of {name}: {dump}"));
+    if has("data.mdb") {
+        return of("LMDB", &format!("{} makes a store of its records", lmdb("")));
+    }
+    if has("__db.001") || has("log.0000000001") {
+        let dump = "`db_dump -h FOLDER FILE | credenza load STORE` makes a store of the records of a file in it";
+        return of("Berkeley DB", dump);
+    }
+    None
 }
 
 /// The name of a store, and what makes a store of this library of its file.
@@ -64,6 +79,14 @@ fn loaded(tool: &str) -> String {
     format!("`{tool} FILE | credenza load STORE`")
 }
 
+/// What makes a store of LMDB's records.
+fn lmdb(or_else: &str) -> String {
+    format!(
+        "`mdb_dump FOLDER | credenza load STORE`{or_else}, or of databases with names `mdb_dump -a FOLDER | credenza \
+         convert --to btree - STORE`,"
+    )
+}
+
 /// What makes a store of a file of Tokyo Cabinet or Kyoto Cabinet, of the kind that its byte says.
 fn by_kind(kind: Option<&u8>, tools: &[(u8, &str)]) -> Option<String> {
     let (_, tool) = tools.iter().find(|(of, _)| kind == Some(of))?;
@@ -87,9 +110,7 @@ fn of_numbers(head: &[u8]) -> Option<(&'static str, Option<String>)> {
     // Behind the number and the flags of the first page. The tool takes the lock of the folder, which programs that write
     // look at, and says nothing where what it was not asked for has the records.
     if is_at(16, &[0xbeef_c0de]) {
-        let dump = "`mdb_dump FOLDER | credenza load STORE` (`-n FILE` if it was made without a folder), or of databases \
-                    with names `mdb_dump -a FOLDER | credenza convert --to btree - STORE`,";
-        return Some(("LMDB", Some(dump.into())));
+        return Some(("LMDB", Some(lmdb(" (`-n FILE` if it was made without a folder)"))));
     }
     if is_at(0, &[0x1357_9ace, 0x1357_9acd, 0x1357_9acf, 0x1357_9ad0, 0x1357_9ad1]) {
         return Some(("GDBM", None));

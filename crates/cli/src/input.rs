@@ -68,7 +68,10 @@ impl Input {
         }
         let file = File::open(path).map_err(|e| Error::io("open", e).at(path))?;
         if file.metadata().is_ok_and(|meta| meta.is_dir()) {
-            let what = "this is a directory; name a file, or - for standard input";
+            let what = match credenza::foreign::unread_folder(path) {
+                Some(what) => format!("this is {what}"),
+                None => "this is a directory; name a file, or - for standard input".to_owned(),
+            };
             return Err(Error::invalid(what).at(path));
         }
         let reader = Box::new(BufReader::with_capacity(256 << 10, file));
@@ -87,8 +90,19 @@ impl Input {
         done: &Arc<AtomicU64>,
     ) -> Result<Records> {
         let mut start = Vec::new();
+        let mut packed_by = None;
+        let is_guessed = format.is_none();
         let format = match format {
-            Some(format) => format,
+            Some(format) => {
+                let first = self.reader.fill_buf();
+                let first = first.map_err(|e| Error::io("read", e).at(&self.name))?;
+                packed_by = Compression::of(first);
+                if first.is_empty() {
+                    // As below.
+                    self.reader = Box::new(io::empty());
+                }
+                format
+            }
             None => {
                 let limit = Format::LOOKED_AT as u64;
                 let read = (&mut self.reader).take(limit).read_to_end(&mut start);
@@ -101,13 +115,16 @@ impl Input {
             }
         };
         let counted = Counted { inner: Cursor::new(start).chain(self.reader), done: done.clone() };
-        Ok(Records { reader: credenza_formats::reader(format, counted), name: self.name })
+        let reader = credenza_formats::reader(format, counted);
+        Ok(Records { reader, name: self.name, format, is_guessed, packed_by })
     }
 
     /// The records whose values are its lines, and whose keys are empty.
     fn into_values(self, done: &Arc<AtomicU64>) -> Records {
         let counted = Counted { inner: self.reader, done: done.clone() };
-        Records { reader: credenza_formats::reader_of_values(counted), name: self.name }
+        let reader = credenza_formats::reader_of_values(counted);
+        let format = Format::Lines;
+        Records { reader, name: self.name, format, is_guessed: false, packed_by: None }
     }
 }
 
@@ -174,12 +191,36 @@ impl From<Error> for Refusal {
 pub struct Records {
     reader: Reader,
     name: PathBuf,
+    /// How it is read.
+    format: Format,
+    /// Whether its first bytes, or its name, spoke for the format, and nobody named it.
+    is_guessed: bool,
+    /// What its first bytes are of, if they are no text's.
+    packed_by: Option<Compression>,
 }
 
 impl Records {
     /// Fills `key` and `value` with the next record; false at the end. An error names the input.
     pub fn next(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
-        self.reader.next_record(key, value).map_err(|e| e.at(&self.name))
+        let next = self.reader.next_record(key, value);
+        next.map_err(|e| self.with_advice(e).at(&self.name))
+    }
+
+    /// What does not follow its format may have another.
+    #[cold]
+    fn with_advice(&self, error: Error) -> Error {
+        let ErrorKind::Text { format, line, column, what } = error.kind() else { return error };
+        let advice = match self.packed_by {
+            Some(Compression { name, unpack }) => {
+                format!("the input is packed by {name}: '{unpack} FILE' unpacks it")
+            }
+            None if self.is_guessed => {
+                "nobody said that the format is this one: --from names another".to_owned()
+            }
+            None => return error,
+        };
+        let what = format!("{what} ({advice})");
+        Error::new(ErrorKind::Text { format, line: *line, column: *column, what })
     }
 
     /// The error for the record read last, with its place in the input if it is to blame.
@@ -217,22 +258,22 @@ pub fn each_record<E: Into<Refusal>>(
     bar: &Bar,
     f: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<u64> {
-    each_with_database(paths, format, bar, |_| {}, f)
+    each_with_database(paths, format, bar, |_, _| {}, f)
 }
 
-/// The same; `tell` learns of the database that an input says to be of.
+/// The same; `tell` learns once of each input how it is read, and of the database that it says to be of.
 pub fn each_with_database<E: Into<Refusal>>(
     paths: &[PathBuf],
     format: Option<Format>,
     bar: &Bar,
-    tell: impl Fn(&Database),
+    mut tell: impl FnMut(Format, &[Database]),
     mut f: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
 ) -> Result<u64> {
     let mut is_told = false;
     each_of_databases(paths, format, bar, |records, record| {
         records.check_one_database()?;
         if !is_told {
-            records.databases().iter().for_each(&tell);
+            tell(records.format, records.databases());
         }
         // Behind its end another input begins.
         is_told = record.is_some();

@@ -380,3 +380,83 @@ fn a_standard_input_that_is_closed_is_not_an_empty_one() {
     assert!(without(&["load", &store, "--from", "tsv"], "< /dev/null").status.success());
     assert_eq!(dump(&store).len(), 0);
 }
+
+#[test]
+fn a_folder_of_another_store_is_named_with_what_makes_one_of_it() {
+    let folder = Folder::new();
+    let path = folder.path("env");
+    std::fs::create_dir(&path).expect("a folder");
+    let target = folder.path("new");
+    let all = [
+        &["get", &path, "a"][..],
+        &["verify", &path],
+        &["load", &target, &path],
+        &["convert", &path, &target, "--to", "constant"],
+    ];
+    for args in all {
+        let got = run(args).expect(111);
+        assert!(got.err.contains("a directory; name a file"), "{args:?}: {}", got.err);
+    }
+    for (name, what) in [
+        ("__db.001", "a folder of Berkeley DB: `db_dump -h FOLDER FILE | credenza load STORE`"),
+        ("data.mdb", "a folder of LMDB: `mdb_dump FOLDER | credenza load STORE`, or of databases"),
+    ] {
+        std::fs::write(format!("{path}/{name}"), "").expect("a file");
+        for args in all {
+            let got = run(args).expect(111);
+            assert!(got.err.contains(what), "{args:?}: {}", got.err);
+        }
+    }
+}
+
+#[test]
+fn who_asks_what_is_done_with_what_is_no_store_learns_what_it_is() {
+    let folder = Folder::new();
+    let (store, trace) = (folder.store("hash", &plain_records(3)), folder.path("trace"));
+    let program = program();
+    let program = program.to_str().expect("a name");
+    run(&["record", &trace, "--", program, "get", &store, "none"]).expect(100);
+    let text = folder.file("text", "some text\n");
+    for (path, what) in [
+        (&trace, "trace: this is a trace, of what is over: leave out --live"),
+        (&text, "text: this is not a store: it looks like text"),
+        (&folder.path("none"), "none: cannot open: No such file"),
+        (&store, "-stats: there is no such file: nobody who uses the store shares"),
+    ] {
+        let got = run(&["stat", "--live", "--count", "1", path]).expect(111);
+        assert!(got.err.contains(what), "{path}: {}", got.err);
+    }
+}
+
+#[test]
+fn it_is_said_how_an_input_was_read() {
+    let folder = Folder::new();
+    let tsv = folder.file("a.tsv", "a\t1\n");
+    let json = folder.file("b", "{\"key\":\"b\",\"value\":\"2\"}\n");
+    let hash = folder.store("hash", &plain_records(1));
+    for store in [&folder.path("new"), &hash] {
+        let got = parsed(run(&["load", store, &tsv, &json, "--json"]).expect(0));
+        assert_eq!(got["formats"], serde_json::json!(["tsv", "jsonl"]), "{got}");
+    }
+    // Nobody said that these are TSV.
+    let notes = "one\ttwo\nthree\n";
+    let got = run_with(&["load", &folder.path("s")], notes.as_bytes()).expect(111);
+    let advice = "no tab between key and value (nobody said that the format is this one: --from names another)\n";
+    assert!(got.err.ends_with(advice), "{}", got.err);
+    let got = run_with(&["load", &folder.path("s"), "--from", "tsv"], notes.as_bytes());
+    assert!(got.expect(111).err.ends_with("no tab between key and value\n"));
+}
+
+#[test]
+fn a_packed_input_whose_format_is_named_is_said_to_be_packed() {
+    let folder = Folder::new();
+    for format in ["tsv", "jsonl", "cdb"] {
+        let args = ["load", &folder.path("s"), "--from", format];
+        let got = run_with(&args, &[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).expect(111);
+        assert!(
+            got.err.ends_with("(the input is packed by gzip: 'gzip -dc FILE' unpacks it)\n"),
+            "{}",
+            got.err
+        );
+    }
+}

@@ -235,7 +235,7 @@ pub fn run(args: &Convert, quiet: bool) -> Result<Status> {
             let count = store(&source, kind, args, &bar, quiet)?;
             replaced.finish(kind);
             drop(bar);
-            load::summary(&args.target, Some(&args.source), (count, count), args.json, quiet)?;
+            load::summary(&args.target, &args.source, (count, count), args.json, quiet)?;
         }
         Form::Text(format) => {
             target::no_build_args(&args.build)?;

@@ -77,13 +77,7 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
         }
     };
     replaced.finish(Kind::Constant);
-    load::summary(
-        &args.target,
-        Some(&args.store),
-        (stats.records, stats.records),
-        args.json,
-        quiet,
-    )?;
+    load::summary(&args.target, &args.store, (stats.records, stats.records), args.json, quiet)?;
     Ok(Status::Done)
 }
 

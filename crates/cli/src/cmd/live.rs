@@ -5,6 +5,7 @@
 
 use crate::json::with_paths;
 use crate::output::{self, Output};
+use credenza::record::Trace;
 use credenza::stats::{Histogram, Observer, Operation, Operations, Outcome, Tally};
 use credenza::{Error, ErrorKind, Result};
 use indicatif::{HumanBytes, HumanCount};
@@ -37,7 +38,7 @@ struct Report {
 
 /// Reports every `interval`, `count` times or until the reader of the output has gone.
 pub fn run(store: &Path, json: bool, interval: Duration, count: Option<u64>) -> Result<()> {
-    let observer = Observer::open(store).map_err(explained)?;
+    let observer = Observer::open(store).map_err(|e| explained(store, e))?;
     let mut out = Output::stdout()?;
     // One that cannot go back to where it wrote says so.
     let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -72,12 +73,19 @@ pub fn run(store: &Path, json: bool, interval: Duration, count: Option<u64>) -> 
     out.finish()
 }
 
-/// Says what to do where there is no file of statistics.
-fn explained(error: Error) -> Error {
+/// Says what to do where there is no file of statistics, or what there is in the place of a store.
+fn explained(store: &Path, error: Error) -> Error {
     let ErrorKind::Io { source, .. } = error.kind() else { return error };
     let (std::io::ErrorKind::NotFound, Some(path)) = (source.kind(), error.path()) else {
         return error;
     };
+    if Trace::is_trace(store) {
+        let what = "this is a trace, of what is over: leave out --live";
+        return Error::invalid(what).at(store);
+    }
+    if let Err(error) = credenza::kind_of(store) {
+        return error;
+    }
     let what = "there is no such file: nobody who uses the store shares statistics of it; 'put' and \
                 'shell' do with --statistics, and programs when they open it so (Statistics::shared)";
     Error::invalid(what).at(path)

@@ -85,7 +85,7 @@ pub struct Load {
     #[arg(long, value_enum, value_name = "POLICY")]
     duplicates: Option<Policy>,
 
-    /// Print the result as JSON
+    /// Print the result as JSON, in which 'formats' are those that INPUT was read in, one for each
     #[arg(long)]
     json: bool,
 
@@ -122,9 +122,13 @@ pub fn run(args: &Load, quiet: bool) -> Result<Status> {
     let publish = |target: Target| publish(args, target, is_new, &bar);
     let table = (kind == Kind::BTree).then(TableOptions::new);
     let into = (filter, table.as_ref());
-    let (read, records) = fill(args, into, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
+    let filled = fill(args, into, publish, &bar, quiet, |key| Ok(Cow::Borrowed(key)))?;
     drop(bar);
-    summary(&args.store, None, (read, records), args.json, quiet)?;
+    if args.json {
+        print_filled(&args.store, &filled, filled.records, bytes_of(&args.store)?)?;
+    } else {
+        tell_built(&args.store, (filled.read, filled.records), quiet)?;
+    }
     Ok(Status::Done)
 }
 
@@ -194,13 +198,13 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
     let filter = Filter::new(policy, target, &args.store);
     let publish = |target: Target| target.finish(&bar);
     let into = (filter, store.table());
-    let (read, added) = fill(args, into, publish, &bar, quiet, |key| store.key_of(key))?;
+    let filled = fill(args, into, publish, &bar, quiet, |key| store.key_of(key))?;
     drop(bar);
     let (records, bytes) = (store.len()?, store.file_bytes()?);
     if args.json {
-        print_json(&args.store, None, (read, records), bytes)?;
+        print_filled(&args.store, &filled, records, bytes)?;
     } else if !quiet {
-        let (path, added) = (output::shown(&args.store), HumanCount(added));
+        let (path, added) = (output::shown(&args.store), HumanCount(filled.records));
         let (records, bytes) = (output::counted(records, "record"), HumanBytes(bytes));
         output::tell(format!("{path}: {added} written, {records} now, {bytes}\n"))?;
     }
@@ -208,7 +212,7 @@ fn add(args: &Load, kind: Kind, quiet: bool) -> Result<Status> {
 }
 
 /// Reads the input into what is behind `filter`, be it a table of a btree store, with the keys that its own stand for, and has
-/// `publish` make that visible; returns how many records were read, and how many it took.
+/// `publish` make that visible.
 fn fill(
     args: &Load,
     (mut filter, table): (Filter, Option<&TableOptions>),
@@ -216,11 +220,13 @@ fn fill(
     bar: &Bar,
     quiet: bool,
     key_of: impl Fn(&[u8]) -> Result<Cow<'_, [u8]>>,
-) -> Result<(u64, u64)> {
+) -> Result<Filled> {
     input::hint_if_typed(&args.inputs, quiet);
-    let tell = |database: &Database| {
+    let mut formats = Vec::new();
+    let tell = |format, of: &[Database]| {
+        formats.push(format);
         if let Some(table) = table {
-            databases::note_lost(database, table, quiet);
+            of.iter().for_each(|database| databases::note_lost(database, table, quiet));
         }
     };
     let read = input::each_with_database(&args.inputs, args.from, bar, tell, |key, value| {
@@ -228,7 +234,17 @@ fn fill(
         filter.add(&stored, key, value).map_err(|why| why.at(&args.store))
     })?;
     let records = filter.finish(bar, publish).map_err(|e| e.at(&args.store))?;
-    Ok((read, records))
+    Ok(Filled { read, records, formats })
+}
+
+/// What came of the input.
+struct Filled {
+    /// Records that were read.
+    read: u64,
+    /// Those that the store took.
+    records: u64,
+    /// How each input was read.
+    formats: Vec<Format>,
 }
 
 /// What becomes of repeated keys. In a store that changes, where keys have one value, the later
@@ -254,18 +270,25 @@ pub fn bytes_of(store: &Path) -> Result<u64> {
     Ok(meta.len())
 }
 
-/// Says what was built, and of which other store.
+/// Says what was built of which other store.
 pub fn summary(
     store: &Path,
-    source: Option<&Path>,
+    source: &Path,
     (read, records): (u64, u64),
     json: bool,
     quiet: bool,
 ) -> Result<()> {
-    let bytes = bytes_of(store)?;
-    if json {
-        return print_json(store, source, (read, records), bytes);
+    if !json {
+        return tell_built(store, (read, records), quiet);
     }
+    let bytes = bytes_of(store)?;
+    let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
+    json::tell(&json::of_copy(store, (source, store), done))
+}
+
+/// Says for people what was built.
+fn tell_built(store: &Path, (read, records): (u64, u64), quiet: bool) -> Result<()> {
+    let bytes = bytes_of(store)?;
     if quiet {
         return Ok(());
     }
@@ -279,15 +302,11 @@ pub fn summary(
     output::tell(format!("{store}: {records}, {bytes}{dropped}\n"))
 }
 
-fn print_json(
-    store: &Path,
-    source: Option<&Path>,
-    (read, records): (u64, u64),
-    bytes: u64,
-) -> Result<()> {
-    let done = serde_json::json!({ "records_read": read, "records": records, "file_bytes": bytes });
-    json::tell(&match source {
-        Some(source) => json::of_copy(store, (source, store), done),
-        None => json::with_paths([("store", store)], done),
-    })
+/// The same for programs, which learn how each input was read, too: nobody may have said it.
+fn print_filled(store: &Path, filled: &Filled, records: u64, bytes: u64) -> Result<()> {
+    let formats: Vec<&str> = filled.formats.iter().map(|format| format.name()).collect();
+    let done = serde_json::json!({
+        "records_read": filled.read, "records": records, "file_bytes": bytes, "formats": formats,
+    });
+    json::tell(&json::with_paths([("store", store)], done))
 }

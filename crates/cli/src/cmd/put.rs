@@ -152,9 +152,9 @@ fn put_many(args: &Put, store: &Changing, format: Format, quiet: bool) -> Result
     let inputs = slice::from_ref(&from);
     input::hint_if_typed(inputs, quiet);
     let mut done = Done { written: 0, kept: 0 };
-    let tell = |database: &Database| {
+    let tell = |_, of: &[Database]| {
         if let Some(table) = store.table() {
-            databases::note_lost(database, table, quiet);
+            of.iter().for_each(|database| databases::note_lost(database, table, quiet));
         }
     };
     if args.if_absent {

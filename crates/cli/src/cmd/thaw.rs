@@ -79,7 +79,7 @@ pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
         },
     };
     drop(bar);
-    load::summary(&args.target, Some(&args.store), (records, records), args.json, quiet)?;
+    load::summary(&args.target, &args.store, (records, records), args.json, quiet)?;
     Ok(Status::Done)
 }
 
