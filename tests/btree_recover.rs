@@ -246,6 +246,48 @@ fn no_part_of_a_page_is_taken_for_all_of_it() {
     assert!(most > 2000, "{most}");
 }
 
+/// A write that never came to the disk, though it said so: the page is whole, and what it was before. It is not for want of
+/// its checksum that it does not fit.
+#[test]
+fn what_a_page_was_before_is_not_saved() {
+    let (_folder, path) = folder();
+    let from = path.join("from");
+    let write = |value: u8| {
+        let store = BTree::create(&from).unwrap();
+        let mut transaction = store.write().unwrap();
+        transaction.main().clear().unwrap();
+        transaction.create_table("other").unwrap().clear().unwrap();
+        for i in 0..1000u64 {
+            let key = ordered(i * 2 + u64::from(value % 2));
+            transaction.main().insert(&key, &[value; 20]).unwrap();
+            transaction.create_table("other").unwrap().insert(&key, &[value; 9]).unwrap();
+        }
+        transaction.commit().unwrap();
+        drop(store);
+        std::fs::read(&from).unwrap()
+    };
+    let older: Vec<Vec<u8>> = (1..6).map(write).collect();
+    let bytes = write(6);
+    let (mut lost, mut whole) = (0, 0);
+    for older in older {
+        for page in 2..older.len().min(bytes.len()) / PAGE {
+            let mut bytes = bytes.clone();
+            let place = page * PAGE..(page + 1) * PAGE;
+            bytes[place.clone()].copy_from_slice(&older[place]);
+            let (found, tables) = saved(&path, &bytes).unwrap();
+            let is_last = |value: &Vec<u8>| value.iter().all(|byte| *byte == 6);
+            assert!(tables.values().flat_map(State::values).all(is_last), "{page}: {found:?}");
+            assert_eq!(found.records + found.lost_records, 2000, "{page}: {found:?}");
+            assert!(found.lost_records < 400 && found.unchecked_pages == 0, "{page}: {found:?}");
+            match found.lost_pages {
+                0 => whole += 1,
+                _ => lost += 1,
+            }
+        }
+    }
+    assert!(lost > 20 && whole > 20, "{lost} {whole}");
+}
+
 /// The newest commit counts, the one before if that is not one, and it is said so.
 #[test]
 fn an_older_commit_is_said_to_be_one() {

@@ -406,19 +406,21 @@ impl<'a> Salvage<'a, '_> {
         if words.is_some_and(|[_, [_, gone]]| gone & SUMMED != 0 && gone == page_sum(bytes, page)) {
             return Ok((bytes, true));
         }
-        if words.is_some_and(|[_, [born, gone]]| born == birth && gone & SUMMED != 0) {
+        let newest = self.commit.stamp;
+        let can_be = |birth| birth != 0 && birth != FIXED && birth & VALUES == 0 && birth <= newest;
+        // A page that is older than one with a checksum should be is what was there before, or another's: what was written
+        // last did not come there. One that is newer may be right: then it is the table of pages that is older.
+        let is_wrong = |born| born == birth || birth < born && can_be(born);
+        if words.is_some_and(|[_, [born, gone]]| gone & SUMMED != 0 && is_wrong(born)) {
             return Err(bad_page_sum(page));
         }
         let is_known = words.is_some_and(|[[_, found], [born, gone]]| {
-            let is_freed =
-                found & SUMMED == 0 && found > self.commit.stamp.saturating_add(MOST_UNDONE);
+            let is_freed = found & SUMMED == 0 && found > newest.saturating_add(MOST_UNDONE);
             born == birth && gone == 0 && !is_freed
         });
         let is_redone = |since: &Since| since.changes.iter().any(|change| change.page == page);
         let is_there = (page + 1) * PAGE_BYTES <= self.len || self.since.is_some_and(is_redone);
-        let can_be =
-            birth != 0 && birth != FIXED && birth & VALUES == 0 && birth <= self.commit.stamp;
-        if (is_known || is_linked) && is_there && can_be && !self.doubt.needs_sums {
+        if (is_known || is_linked) && is_there && can_be(birth) && !self.doubt.needs_sums {
             return Ok((bytes, false));
         }
         Err(damaged(page, "a page that is in no tree, or without the checksum that it should have"))
