@@ -122,7 +122,9 @@ impl Driver for Lmdb {
         // A transaction cannot take more than 131,071 pages.
         let transactions = match at_once(shape) {
             usize::MAX => "one write transaction for the whole phase".to_owned(),
-            changes => format!("a write transaction for every {changes} changes"),
+            changes => format!(
+                "one write transaction for all that is put into a new store, else one for every {changes} changes"
+            ),
         };
         format!(
             "{keys}NOSUBDIR, NOSYNC, NOMETASYNC, WRITEMAP, NORDAHEAD (not with --read-ahead), NOLOCK, map {} GiB; build: \
@@ -147,7 +149,8 @@ impl Driver for Lmdb {
     type Writer<'d> = MdbStore<'d, false>;
 
     fn create(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {
-        self.opened(path, shape, WRITING | NO_LOCK, Reading::Warm)
+        let store = self.opened(path, shape, WRITING | NO_LOCK, Reading::Warm)?;
+        Ok(store.only_adding())
     }
 
     fn create_committing(&self, path: &Path, shape: &Shape) -> Result<Self::Writer<'_>> {

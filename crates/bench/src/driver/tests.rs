@@ -609,14 +609,33 @@ fn lmdb_changes_more_than_one_transaction_can_take() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut writer = lmdb.create(&path, &shape(16_000)).unwrap();
+    let mut reader = lmdb.open(&path, &shape(16_000), Reading::Warm).unwrap();
+    // What another transaction finds was committed on the way.
+    let mut committed = || {
+        reader.refresh().unwrap();
+        scanned(&mut reader).1
+    };
     for i in 0..records {
         writer.insert(&i.to_le_bytes(), b"value").unwrap();
     }
+    assert_eq!(committed(), 0, "records are put into a new store in one transaction");
+    // What replaces them, or takes them away, is in several.
+    writer.settle().unwrap();
+    assert_eq!(committed(), records as usize);
+    for i in 0..records {
+        assert!(writer.remove(&i.to_le_bytes()).unwrap());
+    }
+    assert_eq!(committed(), records as usize - mdb::at_once(&shape(16_000)));
+    writer.close().unwrap();
+    let again = folder.path().join("again");
+    let mut writer = lmdb.create(&again, &shape(16_000)).unwrap();
+    for i in 0..records {
+        writer.insert(&i.to_le_bytes(), b"value").unwrap();
+    }
+    // Nobody said that the store is filled.
     assert!(writer.remove(&7_u64.to_le_bytes()).unwrap());
-    // Nothing was closed: what another transaction finds was committed on the way.
-    std::mem::forget(writer);
-    let mut store = lmdb.open(&path, &shape(16_000), Reading::Warm).unwrap();
-    assert_eq!(scanned(&mut store).1, mdb::at_once(&shape(16_000)));
+    let mut reader = lmdb.open(&again, &shape(16_000), Reading::Warm).unwrap();
+    assert_eq!(scanned(&mut reader).1, records as usize);
 }
 
 struct StaysLoaded;
