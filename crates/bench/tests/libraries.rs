@@ -48,6 +48,32 @@ fn is_named(source: &str, words: &str) {
     assert!(said.contains("constant 0.") && said.contains("btree 0."), "{said}");
 }
 
+/// Danger: of a full disk one store says so in thousands of lines, and nobody sees what the others say.
+#[test]
+fn a_store_without_room_is_told_in_few_lines() {
+    let dir = tempfile::tempdir().unwrap();
+    // Each value takes a page of its own, so that the store is longer than the data, for which there is room.
+    let workload = dir.path().join("long.toml");
+    let text = "data = \"random\"\nrecords = 2000\nkey-size = \"8\"\nvalue-size = \"2200\"\n";
+    std::fs::write(&workload, text).unwrap();
+    let run = format!(
+        "trap '' XFSZ; ulimit -f 11000; exec {} --stores=bdb-btree --workload={} --set=page-size=4K \
+         --rounds=1 --no-pin --phases=build --dir={}",
+        env!("CARGO_BIN_EXE_credenza-bench"),
+        workload.display(),
+        dir.path().display()
+    );
+    let out = Command::new("sh").args(["-c", &run]).output().unwrap();
+    let said = String::from_utf8_lossy(&out.stderr);
+    if said.contains("find its library") {
+        return eprintln!("not tested: {said}");
+    }
+    assert_eq!(out.status.code(), Some(111), "{said}");
+    assert!(said.contains("bdb-btree build") && said.contains("BDB0137"), "{said}");
+    assert!(said.contains("says more, which is left out"), "{said}");
+    assert!(said.lines().count() < 40, "{} lines: {said}", said.lines().count());
+}
+
 #[test]
 fn a_library_that_ends_whoever_opens_it_does_not_end_the_run() {
     let source =

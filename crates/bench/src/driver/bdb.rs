@@ -21,8 +21,10 @@ use crate::settings::{ENCRYPTION_KEY, Name, Takes, Values};
 use crate::workload::KeyType;
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 api! {
     pub(super) struct Api {
@@ -165,6 +167,8 @@ impl Bdb {
         let mut env = null_mut();
         // SAFETY: `env` is a place for the pointer.
         check(api, "db_env_create", unsafe { (api.db_env_create)(&raw mut env, 0) })?;
+        // SAFETY: the version was checked in `load`; the object is new.
+        unsafe { method::<SetTelling>(env, at::ENV_SET_TELLING)(env, tell) };
         let opened = || {
             let (gigabytes, bytes) = cache_parts(shape);
             // SAFETY: the version was checked in `load`; the object is not open yet, as all of
@@ -221,8 +225,34 @@ impl Bdb {
         // SAFETY: `db` is a place for the pointer; a null environment is allowed.
         let rc = unsafe { (self.api.db_create)(&raw mut db, env, 0) };
         check(&self.api, "db_create", rc)?;
+        // One in an environment says what it has to say as that does.
+        if env.is_null() {
+            // SAFETY: the version was checked in `load`; the object is new.
+            unsafe { method::<SetTelling>(db, at::SET_TELLING)(db, tell) };
+        }
         Ok(Handle { api: &self.api, env, txn: null_mut(), db, threads: 0, is_copy: false })
     }
+}
+
+/// The messages of the library that a process prints.
+const TOLD: usize = 6;
+
+/// Prints what the library says, which has more in it than the number that a call answers: by itself it prints three lines
+/// for each page that it cannot write, thousands where a disk is full.
+///
+/// # Safety
+/// The message is a C string.
+unsafe extern "C" fn tell(_: *const Env, _: *const c_char, message: *const c_char) {
+    static SO_FAR: AtomicUsize = AtomicUsize::new(0);
+    let told = SO_FAR.fetch_add(1, Ordering::Relaxed);
+    if told > TOLD {
+        return;
+    }
+    // SAFETY: the caller's promise.
+    let message = unsafe { CStr::from_ptr(message) }.to_string_lossy();
+    let message = if told < TOLD { &*message } else { "BerkeleyDB says more, which is left out" };
+    // Nobody may be there to read it, and what is called from C does not panic.
+    let _ = writeln!(std::io::stderr(), "{message}");
 }
 
 /// Has a `DB` or `DB_ENV`, which is not open yet, encrypt what it writes: `DB_ENCRYPT_AES`.

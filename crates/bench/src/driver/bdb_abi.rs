@@ -82,6 +82,7 @@ pub(super) mod at {
     pub(in crate::driver) const SET_CACHE_SIZE: usize = 1096;
     pub(in crate::driver) const SET_KEY_COMPRESSION: usize = 1072;
     pub(in crate::driver) const SET_ENCRYPT: usize = 1120;
+    pub(in crate::driver) const SET_TELLING: usize = 1128;
     pub(in crate::driver) const SET_FLAGS: usize = 1160;
     pub(in crate::driver) const SET_FILL_FACTOR: usize = 1176;
     pub(in crate::driver) const SET_RECORDS: usize = 1192;
@@ -94,6 +95,7 @@ pub(super) mod at {
     pub(in crate::driver) const ENV_OPEN: usize = 1328;
     pub(in crate::driver) const ENV_SET_CACHE_SIZE: usize = 1632;
     pub(in crate::driver) const ENV_SET_ENCRYPT: usize = 1680;
+    pub(in crate::driver) const ENV_SET_TELLING: usize = 1688;
     pub(in crate::driver) const ENV_SET_FLAGS: usize = 1728;
     pub(in crate::driver) const ENV_SET_LOCK_DETECT: usize = 1800;
     pub(in crate::driver) const ENV_TXN_BEGIN: usize = 2040;
@@ -122,6 +124,9 @@ pub(super) type OpenEnv = unsafe extern "C" fn(*mut Env, *const c_char, u32, c_i
 pub(super) type SetFlags = unsafe extern "C" fn(*mut Env, u32, c_int) -> c_int;
 pub(super) type SetLockDetect = unsafe extern "C" fn(*mut Env, u32) -> c_int;
 pub(super) type SetEncrypt = unsafe extern "C" fn(*mut c_void, *const c_char, u32) -> c_int;
+/// `set_errcall`: what is called with each of the library's messages.
+pub(super) type SetTelling = unsafe extern "C" fn(*mut c_void, Tell);
+pub(super) type Tell = unsafe extern "C" fn(*const Env, *const c_char, *const c_char);
 /// Two functions of ours, or null for the library's own.
 pub(super) type SetKeyCompression =
     unsafe extern "C" fn(*mut Db, *const c_void, *const c_void) -> c_int;
