@@ -14,6 +14,7 @@ use super::{
 use crate::settings::{Codec, Name, Takes, Values};
 use credenza::{Error, Result};
 use std::ffi::{CStr, c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// `KCDB` of kclangc.h, only ever pointed to.
@@ -85,6 +86,12 @@ fn settings(shape: &Shape) -> String {
 
 impl KyotoCabinet {
     fn opened(&self, path: &Path, shape: &Shape, mode: u32) -> Result<KyotoStore<'_>> {
+        // The library would end the file's name there: it would make, or change, a file beside the folder.
+        if path.as_os_str().as_bytes().contains(&b'#') {
+            let what =
+                "Kyoto Cabinet takes what is behind a # for settings: name a folder without one";
+            return Err(Error::invalid(what).at(path));
+        }
         let mut name = path.as_os_str().to_owned();
         name.push(settings(shape));
         let name = c_path(Path::new(&name))?;
@@ -382,6 +389,21 @@ impl Writer for KyotoStore<'_> {
 mod tests {
     use super::*;
     use crate::driver::tests::fixed;
+
+    /// Danger: a file of the user's that lies beside the folder is taken for the store.
+    #[test]
+    fn nothing_is_made_beside_a_folder_with_a_number_sign() {
+        let driver = match KyotoCabinet::load(None) {
+            Ok(driver) => driver,
+            Err(e) => return eprintln!("not tested: {e}"),
+        };
+        let (folder, shape) = (tempfile::tempdir().unwrap(), Shape::of(&fixed(8, 40)));
+        let inside = folder.path().join("a#b");
+        std::fs::create_dir(&inside).unwrap();
+        let refused = driver.create(&inside.join("store"), &shape).err().unwrap().to_string();
+        assert!(refused.contains("without one"), "{refused}");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 
     /// Danger: a store whose process died is called damaged, because it is opened so that it is not repaired.
     #[test]
