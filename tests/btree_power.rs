@@ -314,6 +314,62 @@ fn a_store_that_was_being_made_can_be_made() {
     }
 }
 
+/// Somebody is killed before what he committed is on the disk, and the boot is another by what is told: what
+/// is gone on from is on the disk before what only the commit before needs is written over.
+#[test]
+fn what_is_gone_on_from_is_on_the_disk_first() {
+    for round in 0..rounds(3) {
+        let mut rng = Rng::new(seed(round));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let killed = BTree::create(&path).unwrap();
+        let put = |store: &BTree, byte: u8| {
+            let mut transaction = store.write().unwrap();
+            for key in 0u32..300 {
+                transaction.main().insert(&key.to_le_bytes(), &[byte; 200]).unwrap();
+            }
+            transaction.commit().unwrap();
+        };
+        put(&killed, 1);
+        killed.sync().unwrap();
+        syncs::install(Disk::of(vec![path.clone()]));
+        put(&killed, 2);
+        // The pages are on the disk, but not what says so.
+        syncs::fail_after(Some(1));
+        killed.sync().unwrap_err();
+        syncs::fail_after(None);
+        // What he left is another file here, as nobody closes it.
+        let mut bytes = std::fs::read(&path).unwrap();
+        BTree::reboot(&mut bytes);
+        let other = folder.path().join("other");
+        std::fs::write(&other, &bytes).unwrap();
+        let mut disk = syncs::take();
+        disk.move_to(vec![other.clone()]);
+        syncs::install(disk);
+        let store = BTree::open(&other).unwrap();
+        for byte in 3..8 {
+            put(&store, byte);
+            syncs::with(Disk::look);
+        }
+        let disk = syncs::take();
+        drop((store, killed));
+        for i in 0..20 {
+            let image = rebooted(disk.image(&mut rng));
+            let path = folder.path().join(format!("image {i}"));
+            write_image(&image, std::slice::from_ref(&path));
+            let what = format!("round {round}, image {i}");
+            let store = BTree::open(&path).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let snapshot = store.read().unwrap();
+            let first = snapshot.main().get(&[0; 4]).unwrap().expect(&what)[0];
+            assert!((1..8).contains(&first), "{what}: {first}");
+            for key in 0u32..300 {
+                let value = snapshot.main().get(&key.to_le_bytes()).unwrap();
+                assert_eq!(value, Some(&[first; 200][..]), "{what}, {key}");
+            }
+        }
+    }
+}
+
 /// A sync that failed is an error of every sync until one has waited for the disk again.
 #[test]
 fn after_a_sync_that_failed_the_next_one_waits_again() {

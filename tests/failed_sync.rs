@@ -116,6 +116,43 @@ fn values_that_joined_others_are_written_again() {
     assert!(again >= 2000 * 600, "{again} bytes were written again");
 }
 
+/// Pages of trees, and not only of values, that came since the last good sync.
+#[test]
+fn pages_of_a_tree_are_written_again() {
+    let Some(folder) = folder() else { return };
+    let store = BTree::create(folder.path().join("store")).unwrap();
+    store.insert(b"first", b"value").unwrap();
+    store.sync().unwrap();
+    let mut transaction = store.write().unwrap();
+    for key in 0u32..10_000 {
+        transaction.main().insert(&key.to_le_bytes(), &[2; 100]).unwrap();
+    }
+    transaction.commit().unwrap();
+    check(1_000_000, || store.sync());
+}
+
+/// An index that could not be written is not called whole by who closes the store the next time, unless all of it is
+/// written again.
+#[test]
+fn an_index_whose_sync_failed_is_written_again() {
+    let Some(folder) = folder() else { return };
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    for key in 0u32..20_000 {
+        store.insert(&key.to_le_bytes(), b"value").unwrap();
+    }
+    store.sync().unwrap();
+    syncs::wait_for_real();
+    // The log is waited for twice, then the index.
+    syncs::fail_after(Some(2));
+    drop(store);
+    syncs::fail_after(None);
+    let index = std::fs::metadata(common::hash::index_of(&path)).unwrap().len();
+    assert!(index > 150_000, "an index of {index} bytes");
+    let again = written_by(|| drop(Hash::open(&path).unwrap())).unwrap();
+    assert!(again >= index, "{again} of {index} bytes were written again");
+}
+
 /// Who reports that nothing changed makes his user do it twice.
 #[test]
 fn a_change_whose_sync_fails_is_there() {

@@ -563,6 +563,41 @@ fn the_first_sync_of_a_copy_is_one_of_all_of_it() {
     }
 }
 
+/// The power fails while a store is closed: what an index says that calls itself clean is all on the disk.
+#[test]
+fn an_index_is_not_called_clean_before_it_is_on_the_disk() {
+    for round in 0..rounds(1) {
+        let mut rng = Rng::new(seed(round));
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let put = |store: &Hash, keys: std::ops::Range<u32>, byte: u8| {
+            keys.for_each(|key| must(store.insert(&key.to_le_bytes(), &[byte; 20])));
+        };
+        put(&Hash::create(&path).unwrap(), 0..400, 1);
+        let store = Hash::open(&path).unwrap();
+        syncs::install(Disk::of(Hash::files(&path)));
+        // As many as before, so that nothing but the places differs.
+        put(&store, 100..300, 2);
+        store.sync().unwrap();
+        let state = state_of(&store, "synced");
+        syncs::all_begun();
+        drop(store);
+        let disks = syncs::all_begun();
+        let last = syncs::take();
+        for (wait, disk) in disks.iter().chain([&last]).enumerate() {
+            for i in 0..25 {
+                let mut image = disk.image(&mut rng);
+                Hash::reboot(image[0].as_mut().unwrap());
+                let copy = folder.path().join(format!("image {wait} {i}"));
+                write_image(&image, &Hash::files(&copy));
+                let what = format!("round {round}, wait {wait}, image {i}");
+                let store = Hash::open(&copy).unwrap_or_else(|e| panic!("{what}: {e}"));
+                assert!(state_of(&store, &what) == state, "{what}");
+            }
+        }
+    }
+}
+
 /// An index that a later one has replaced is no index, however clean it says it is.
 #[test]
 fn an_index_from_an_earlier_close_is_not_believed() {

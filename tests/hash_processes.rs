@@ -619,9 +619,10 @@ fn a_change_wakes_who_waits_in_another_process() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let store = Hash::create(&path).unwrap();
-    // Each waits for the other's numbers: without being woken neither comes to an end.
+    // Each waits for the other's numbers: without being woken they come to no end in the time that they have, as
+    // who waits looks himself five times a second.
     let play = |store: &Hash, mine: &[u8], other: &[u8], is_first: bool| {
-        for i in 0..40i64 {
+        for i in 0..400i64 {
             if is_first {
                 assert_eq!(store.increment(mine, 1).unwrap(), i + 1);
             }
@@ -632,7 +633,8 @@ fn a_change_wakes_who_waits_in_another_process() {
                 if seen.unwrap().unwrap_or(0) > i {
                     break;
                 }
-                store.wait_for_change(since, Duration::from_secs(60)).unwrap();
+                let changes = store.wait_for_change(since, Duration::from_secs(60)).unwrap();
+                assert_ne!(changes, since, "the other has given up");
             }
             if !is_first {
                 assert_eq!(store.increment(mine, 1).unwrap(), i + 1);

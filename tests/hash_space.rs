@@ -417,6 +417,29 @@ fn who_looks_while_the_file_is_cut_writes_nothing_behind_its_end() {
     }
 }
 
+/// Who may not write can say nowhere what he holds.
+#[test]
+fn nothing_is_cut_off_under_who_may_not_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    let store = Hash::create(&path).unwrap();
+    (0..1500u32).for_each(|key| must(store.insert(&key.to_le_bytes(), &[1; 4000])));
+    store.sync().unwrap();
+    let reader = Hash::options().read_only(true).open(&path).unwrap();
+    let value = reader.get(&1499u32.to_le_bytes()).unwrap().unwrap();
+    let len = || std::fs::metadata(&path).unwrap().len();
+    let before = len();
+    (0..1500u32).for_each(|key| assert!(store.remove(&key.to_le_bytes()).unwrap()));
+    while store.compact(u64::MAX).unwrap() {}
+    assert!(len() >= before, "{} of {before} bytes are left", len());
+    assert_eq!(value.len(), 4000);
+    drop(value);
+    drop(reader);
+    store.insert(b"key", b"value").unwrap();
+    while store.compact(u64::MAX).unwrap() {}
+    assert!(len() < before / 2, "{} of {before} bytes are left", len());
+}
+
 /// A copy has room on the disk for every byte, lest a full disk ends who writes to it.
 #[test]
 fn a_copy_has_no_holes() {

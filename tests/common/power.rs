@@ -49,6 +49,15 @@ impl Disk {
         &self.files
     }
 
+    /// The same files with other names, which have the same bytes: all that they were they may still be.
+    pub fn move_to(&mut self, files: Vec<PathBuf>) {
+        for (file, versions) in files.iter().zip(&mut self.versions) {
+            let now = Version::of(file);
+            versions.iter_mut().for_each(|version| version.inode = now.inode);
+        }
+        self.files = files;
+    }
+
     /// Notes what the files are now.
     pub fn look(&mut self) {
         for (file, versions) in self.files.iter().zip(&mut self.versions) {

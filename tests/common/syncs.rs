@@ -8,7 +8,16 @@ use crate::common::power::Disk;
 use std::cell::{Cell, RefCell};
 use std::ops::Range;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// A wait for the disk of a file or folder while a name was watched.
+pub struct Wait {
+    /// What was waited for, by its number, and how long it was then.
+    pub of: u64,
+    pub len: u64,
+    /// Which file had the name when the wait began.
+    pub named: Option<u64>,
+}
 
 thread_local! {
     static DISK: RefCell<Option<Disk>> = const { RefCell::new(None) };
@@ -18,6 +27,8 @@ thread_local! {
     static IS_REAL: Cell<bool> = const { Cell::new(false) };
     /// The disk as it was when each wait for it began.
     static BEGUN: RefCell<Vec<Disk>> = const { RefCell::new(Vec::new()) };
+    /// The name that is watched, and the waits of whole files and folders since then.
+    static WATCHED: RefCell<Option<(PathBuf, Vec<Wait>)>> = const { RefCell::new(None) };
     static MEANWHILE: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
@@ -77,6 +88,22 @@ pub fn all_begun() -> Vec<Disk> {
 /// What `f` says of the disk that is installed.
 pub fn with<R>(f: impl FnOnce(&mut Disk) -> R) -> R {
     DISK.with_borrow_mut(|disk| f(disk.as_mut().expect("a disk was installed")))
+}
+
+/// The waits of this thread while `f` runs, each with what then had the name `path`.
+pub fn waits_while(path: &Path, f: impl FnOnce()) -> Vec<Wait> {
+    WATCHED.set(Some((path.to_owned(), Vec::new())));
+    f();
+    WATCHED.take().map_or_else(Vec::new, |(_, waits)| waits)
+}
+
+fn watch(fd: libc::c_int) {
+    WATCHED.with_borrow_mut(|watched| {
+        let Some((path, waits)) = watched else { return };
+        let Ok(meta) = std::fs::metadata(format!("/proc/self/fd/{fd}")) else { return };
+        let named = std::fs::symlink_metadata(path).ok().map(|meta| meta.ino());
+        waits.push(Wait { of: meta.ino(), len: meta.len(), named });
+    });
 }
 
 /// What a call brings to the disk.
@@ -173,6 +200,7 @@ fn sync(what: What, real: impl FnOnce() -> libc::c_long) -> libc::c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn fdatasync(fd: libc::c_int) -> libc::c_int {
+    watch(fd);
     // SAFETY: the call takes a number.
     sync(What::File(fd), || unsafe { libc::syscall(libc::SYS_fdatasync, fd) })
 }
@@ -190,6 +218,7 @@ extern "C" fn msync(
 
 #[unsafe(no_mangle)]
 extern "C" fn fsync(fd: libc::c_int) -> libc::c_int {
+    watch(fd);
     note(What::File(fd), true);
     0
 }
