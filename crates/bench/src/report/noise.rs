@@ -33,7 +33,7 @@ fn measured(noise: &Noise) -> String {
     };
     let stores: Vec<String> = stores.into_iter().enumerate().map(of_store).collect();
     format!(
-        "Noise, {}. A ratio whose interval lies within that, or its inverse, shows no difference.",
+        "Noise, {}. A ratio within that, or its inverse, shows no difference.",
         stores.join("; ")
     )
 }

@@ -136,19 +136,20 @@ pub struct Ratio {
     pub high: f64,
     /// How many rounds both stores finished.
     pub pairs: usize,
-    /// The noise floor: how many times as fast a store may look as itself, at least 1. An interval
-    /// within it, or within its inverse, shows no difference.
+    /// The noise floor: how many times as fast a store may look as itself, at least 1. A median
+    /// within it, or within its inverse, shows no difference. Asked of the interval, the noise that
+    /// makes that wide would have let it through.
     pub floor: f64,
 }
 
 /// What a ratio's interval allows to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The whole interval is above 1.
+    /// The whole interval is above 1, and the median above the noise floor.
     Faster,
-    /// The whole interval is below 1.
+    /// The whole interval is below 1, and the median below the inverse of the noise floor.
     Slower,
-    /// The interval spans 1, or lies within the noise floor.
+    /// The interval spans 1, or the median lies within the noise floor.
     NoDifference,
     /// Fewer than three pairs: there is a ratio, but nothing to judge it by.
     TooFewRounds,
@@ -184,9 +185,9 @@ impl Ratio {
     pub fn verdict(&self) -> Verdict {
         if self.pairs < PAIRS_FOR_VERDICT {
             Verdict::TooFewRounds
-        } else if self.low > 1.0 && self.high > self.floor {
+        } else if self.low > 1.0 && self.median > self.floor {
             Verdict::Faster
-        } else if self.high < 1.0 && self.low < 1.0 / self.floor {
+        } else if self.high < 1.0 && self.median < 1.0 / self.floor {
             Verdict::Slower
         } else {
             Verdict::NoDifference
@@ -395,11 +396,16 @@ mod tests {
 
     #[test]
     fn what_lies_within_the_noise_floor_is_no_difference() {
-        let ratio = |low, high| Ratio { median: low, low, high, pairs: 5, floor: 1.25 };
-        assert_eq!(ratio(1.1, 1.2).verdict(), Verdict::NoDifference);
-        assert_eq!(ratio(1.1, 1.3).verdict(), Verdict::Faster);
-        assert_eq!(ratio(0.85, 0.9).verdict(), Verdict::NoDifference);
-        assert_eq!(ratio(0.75, 0.9).verdict(), Verdict::Slower);
+        let verdict =
+            |low, median, high| Ratio { median, low, high, pairs: 5, floor: 1.25 }.verdict();
+        assert_eq!(verdict(1.1, 1.15, 1.2), Verdict::NoDifference);
+        assert_eq!(verdict(1.1, 1.3, 1.4), Verdict::Faster);
+        assert_eq!(verdict(0.85, 0.87, 0.9), Verdict::NoDifference);
+        assert_eq!(verdict(0.7, 0.75, 0.9), Verdict::Slower);
+        // As wide as noise can make it, and no more than that.
+        assert_eq!(verdict(1.03, 1.2, 6.9), Verdict::NoDifference);
+        assert_eq!(verdict(0.1, 0.9, 0.97), Verdict::NoDifference);
+        assert_eq!(verdict(0.9, 3.0, 6.9), Verdict::NoDifference);
     }
 
     #[test]

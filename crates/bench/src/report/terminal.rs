@@ -286,7 +286,7 @@ fn legend(c: &Comparison, out: &mut impl Write, pen: &Pen) -> io::Result<()> {
         says.push(format!(
             "Second lines: how many times as fast as {baseline} (above 1: faster), and the file's size \
              in relation to it; ~ no difference seen (the 95 % interval spans 1, or \
-             lies within the noise)."
+             the ratio lies within the noise)."
         ));
     }
     if c.has_unjudged() {

@@ -78,7 +78,7 @@ fn noise(all: &[&Noise]) -> String {
     let parts: Vec<String> = all.chunk_by(|one, next| one.part == next.part).map(of_part).collect();
     format!(
         "a store that took part twice in each round looked so many times as fast as itself, and a ratio \
-         whose interval lies within that, or its inverse, shows no difference. {}",
+         within that, or its inverse, shows no difference. {}",
         parts.join("; ")
     )
 }

@@ -133,9 +133,9 @@ pub enum Speed {
     Regressed,
     /// Slower, and within the threshold.
     Slower,
-    /// The interval spans 1, or lies within the noise floor.
+    /// The interval spans 1, or the ratio lies within the noise floor.
     NoDifference,
-    /// The whole interval is above 1.
+    /// The whole interval is above 1, and the ratio above the noise floor.
     Faster,
     /// Fewer than three rounds in either run: nothing to judge by.
     TooFewRounds,

@@ -222,7 +222,7 @@ fn in_words(speed: Speed) -> &'static str {
         Speed::WrongAnswers => "REGRESSED: wrong answers",
         Speed::WrongBefore => "wrong answers before",
         Speed::Behind => "REGRESSED: BEHIND its schedule",
-        Speed::BehindBefore => "BEHIND its schedule in one of both runs: not judged",
+        Speed::BehindBefore => "BEHIND its schedule in either run: not judged",
     }
 }
 
