@@ -52,6 +52,34 @@ fn a_range_that_is_taken_out_in_part_is_not_committed() {
     assert_eq!(store.read().unwrap().main().len(), 5000);
 }
 
+/// A savepoint has what was there when it was set, and that was half of a change already.
+#[test]
+fn going_back_to_a_savepoint_does_not_undo_what_failed_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, mut bytes) = made(folder.path(), |store| {
+        let mut transaction = store.write().unwrap();
+        for i in 0..5000 {
+            let (key, value) = (format!("key{i:05}"), format!("val{i:05}"));
+            transaction.main().insert(key.as_bytes(), value.as_bytes()).unwrap();
+        }
+        transaction.commit().unwrap();
+    });
+    let page = places(&bytes, b"val03500")[0] / PAGE * PAGE;
+    bytes[page + 8] = 0xee;
+    fs::write(&path, &bytes).unwrap();
+    let store = BTree::open(&path).unwrap();
+    for is_before in [true, false] {
+        let mut transaction = store.write().unwrap();
+        let before = transaction.savepoint();
+        transaction.main().remove_range(..).unwrap_err();
+        assert!(transaction.main().len() < 5000, "it failed before it began");
+        let behind = transaction.savepoint();
+        transaction.rollback_to(if is_before { before } else { behind }).unwrap();
+        assert_eq!(transaction.commit().is_ok(), is_before);
+        assert_eq!(store.read().unwrap().main().len(), 5000);
+    }
+}
+
 #[test]
 fn values_that_are_moved_in_part_are_not_committed() {
     let folder = tempfile::tempdir().unwrap();

@@ -147,3 +147,22 @@ fn what_was_committed_before_a_kill_is_read() {
     drop(store);
     open(&path, false).verify(|_, _| ()).unwrap();
 }
+
+/// Who was killed while he made it durable may have it in memory alone, be it whole in the file.
+#[test]
+fn what_somebody_was_about_to_make_durable_is_not_said_to_be() {
+    /// Where a session says which commit is being made durable.
+    const SYNCING_AT: usize = 2104;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store");
+    drop(filled(&path));
+    let mut bytes = fs::read(&path).unwrap();
+    for (syncing, is_durable) in [(0, true), (2, false)] {
+        bytes[SYNCING_AT] = syncing;
+        fs::write(&path, &bytes).unwrap();
+        let store = open(&path, true);
+        assert_eq!(store.stats().unwrap().is_durable, is_durable);
+        assert_eq!(store.sync().is_ok(), is_durable);
+        assert_eq!(Scan::len(&store).unwrap(), 3000);
+    }
+}

@@ -536,6 +536,34 @@ fn of_a_file_that_was_cut_off_it_is_told_where_space_was_used_again() {
     }
 }
 
+/// The same of a small file, wherever it was cut: whatever is gone, the log's beginning or what is between.
+#[test]
+fn of_a_small_file_that_was_cut_off_anywhere_it_is_told_where_space_was_used_again() {
+    const KEYS: u64 = 2000;
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("store"), folder.path().join("saved"));
+    let store = Hash::create(&path).unwrap();
+    for (round, keys) in [(0, KEYS), (1, KEYS), (2, KEYS), (3, KEYS / 4), (4, KEYS / 4)] {
+        (0..keys).for_each(|n| must(store.insert(format!("key {n}").as_bytes(), &[round; 80])));
+        while (1..4).contains(&round) && store.compact(1 << 20).unwrap() {}
+        store.sync().unwrap();
+    }
+    let state = state_of(&store, "store");
+    drop(store);
+    let bytes = fs::read(&path).unwrap();
+    for part in 1..24 {
+        let end = bytes.len() / 24 * part;
+        write_anew(&path, &bytes[..end]);
+        let found = recover(&path, &saved, |_, _| {}).unwrap();
+        let is_whole = || state_of(&Hash::open(&saved).unwrap(), "saved") == state;
+        let is_told = found.missing_bytes != 0 || is_whole();
+        assert!(is_told, "{end} bytes of {}: {found:?}", bytes.len());
+        for name in ["saved", "saved-index"] {
+            fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+}
+
 /// Danger: a removal that names the put, which is damaged: that before it must not count again.
 #[test]
 fn what_was_removed_is_not_saved_where_its_record_is_damaged() {

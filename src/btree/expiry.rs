@@ -190,7 +190,8 @@ fn what_is_written_over_between_a_copy_and_the_look_is_not_believed() {
         let options = OpenOptions::new().create(true).check_reads(is_checked);
         let store = options.open(folder.path().join("store")).unwrap();
         let mut expired = 0;
-        for stop in (0..40u64).step_by(2) {
+        // Before a copy and after it.
+        for stop in (0..80u64).step_by(3) {
             put_all(&store, 1);
             store.sync().unwrap();
             let leased = store.read_for(Duration::ZERO).unwrap();

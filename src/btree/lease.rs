@@ -79,6 +79,8 @@ impl<'c> Leased<'c> {
         if let Some(bytes) = self.copies.get(at, len) {
             return Ok(bytes);
         }
+        #[cfg(test)]
+        crate::os::lease::hooks::between();
         let copied = self.copy(at, len).and_then(|bytes| check(&bytes).map(|()| bytes));
         #[cfg(test)]
         crate::os::lease::hooks::between();

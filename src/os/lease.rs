@@ -103,7 +103,7 @@ fn now() -> Duration {
     now
 }
 
-/// What tests do with the clock, and between a copy and the look at the word.
+/// What tests do with the clock, and between a look at the word, a copy, and the look behind it.
 #[cfg(test)]
 pub(crate) mod hooks {
     use std::cell::{Cell, RefCell};
@@ -130,7 +130,7 @@ pub(crate) mod hooks {
         CLOCK.get().unwrap_or(now)
     }
 
-    /// Has something done between the next copy and the look at the word.
+    /// Has something done between the next two of a look at the word, a copy, and the look behind it.
     pub(crate) fn do_between(work: impl FnMut() + 'static) {
         BETWEEN.set(Some(Box::new(work)));
     }

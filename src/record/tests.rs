@@ -314,6 +314,31 @@ fn a_trace_is_not_mixed_with_another() {
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody else's file");
 }
 
+/// Danger: some keys of a trace are hashed and others are not, or its times are those of two clocks.
+#[test]
+fn a_trace_is_continued_as_it_was_begun_and_by_the_same_clock() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("trace");
+    let open = |is_hashed, may_continue| {
+        Session::open(&path, Wanted { secret: Some((1, 2)), ..wanted(is_hashed) }, may_continue)
+    };
+    let refused = |is_hashed| open(is_hashed, true).err().map(|e| e.to_string()).unwrap();
+    for is_hashed in [false, true] {
+        drop(open(is_hashed, false).unwrap());
+        assert!(open(is_hashed, true).is_ok());
+        let error = refused(!is_hashed);
+        assert!(error.contains("hashed, or are not"), "{error}");
+        let mut bytes = std::fs::read(&path).unwrap();
+        let fixed = format::Fixed::read(&bytes).unwrap();
+        let fixed = format::Fixed { boot: !fixed.boot, ..fixed };
+        bytes[..128].copy_from_slice(&fixed.to_bytes());
+        std::fs::write(&path, bytes).unwrap();
+        let error = refused(is_hashed);
+        assert!(error.contains("before the machine was started"), "{error}");
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
 /// Danger: each process hashes with a secret of its own, and one key of the trace is many.
 #[test]
 fn a_key_has_one_hash_in_a_trace_whoever_continues_it() {
