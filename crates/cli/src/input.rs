@@ -91,7 +91,7 @@ impl Input {
     ) -> Result<Records> {
         let mut start = Vec::new();
         let mut packed_by = None;
-        let is_guessed = format.is_none();
+        let mut is_guessed = false;
         let format = match format {
             Some(format) => {
                 let first = self.reader.fill_buf();
@@ -111,7 +111,10 @@ impl Input {
                     // Of a terminal it is not asked for again.
                     self.reader = Box::new(io::empty());
                 }
-                guess(&start, &self.name)?
+                let guessed = guess(&start, &self.name)?;
+                // A tab is in much that is not this; what speaks for the others is in nothing else.
+                is_guessed = guessed == Format::Tsv;
+                guessed
             }
         };
         let counted = Counted { inner: Cursor::new(start).chain(self.reader), done: done.clone() };
@@ -193,7 +196,7 @@ pub struct Records {
     name: PathBuf,
     /// How it is read.
     format: Format,
-    /// Whether its first bytes, or its name, spoke for the format, and nobody named it.
+    /// Whether nobody named the format, and little spoke for it.
     is_guessed: bool,
     /// What its first bytes are of, if they are no text's.
     packed_by: Option<Compression>,
