@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{child, is_child, ordered, sys};
+use common::{child, is_child, ordered, sys, write_anew};
 use credenza::btree::BTree;
 use credenza::{ErrorKind, Get, Scan};
 use std::fs;
@@ -159,7 +159,7 @@ fn what_somebody_was_about_to_make_durable_is_not_said_to_be() {
     let mut bytes = fs::read(&path).unwrap();
     for (syncing, is_durable) in [(0, true), (2, false)] {
         bytes[SYNCING_AT] = syncing;
-        fs::write(&path, &bytes).unwrap();
+        write_anew(&path, &bytes);
         let store = open(&path, true);
         assert_eq!(store.stats().unwrap().is_durable, is_durable);
         assert_eq!(store.sync().is_ok(), is_durable);

@@ -4,7 +4,7 @@
 //! **percentile bootstrap** intervals at 95 %: the median of 10,000 resamples, drawn with a fixed
 //! seed, so that the same samples always give the same interval. BCa is not used: its correction
 //! rests on a jackknife, which has no meaning for the median of a few samples.
-//! The medians of resamples of [`MANY`] samples and more are drawn by how they are distributed, as
+//! The medians of resamples of 1,000 samples and more are drawn by how they are distributed, as
 //! drawing every sample of 10,000 resamples takes minutes for each figure of 100,000 rounds.
 //!
 //! With fewer than six samples no method reaches 95 %: the interval is then the range of the
