@@ -166,6 +166,27 @@ fn who_reads_goes_on_while_who_enters_a_batch_is_stopped() {
     store.verify(|_, _| ()).unwrap();
 }
 
+/// Whoever makes a batch looked at an index before he had the lock, and others may have replaced it twice by then, and let go of
+/// it. (What is read of it then is found by the address sanitizer.)
+#[test]
+fn a_batch_is_made_beside_who_makes_the_index_anew() {
+    let store = Hash::in_memory().unwrap();
+    let keys: Vec<_> = (0..20_000).map(key).collect();
+    let batch: Batch = keys.iter().map(|key| (key.as_slice(), [1; 8])).collect();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                store.rebuild_index(false).unwrap();
+            }
+        });
+        (0..rounds(10)).for_each(|_| store.batch(&batch).unwrap());
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(store.len().unwrap(), 20_000);
+    store.verify(|_, _| ()).unwrap();
+}
+
 /// Each look of who looks for many keys meets a batch of who makes one after the other.
 #[test]
 fn who_looks_for_many_keys_comes_to_an_end_beside_batches() {

@@ -126,10 +126,14 @@ impl Hash {
     /// Of the changes of one key the last one alone, where there are several: changes are entered one by one, and who has begun
     /// to look before that would see one that never was the newest. `None` if each is of a key of its own.
     fn newest_of<'b>(&self, batch: &'b Batch) -> Option<Vec<&'b KeyChange>> {
-        let index = self.core().newest.get();
-        let mut places: Vec<u64> = batch.changes.iter().map(|(key, _)| index.place(key)).collect();
-        places.sort_unstable();
-        if places.array_windows().all(|[place, next]| place != next) {
+        let hash = {
+            // As short as can be: what others have replaced is kept meanwhile.
+            let _held = self.core().newest.hold();
+            self.core().newest.get().hash
+        };
+        let mut hashes: Vec<u64> = batch.changes.iter().map(|(key, _)| hash.hash(key)).collect();
+        hashes.sort_unstable();
+        if hashes.array_windows().all(|[hash, next]| hash != next) {
             return None;
         }
         let mut seen = HashSet::new();
