@@ -40,7 +40,7 @@ pub trait Get {
     /// index. Stores that can overlap the waits for memory or disk of many lookups do so.
     ///
     /// # Errors
-    /// As [`Get::get`]; `f` has then been called for the keys before the one that failed.
+    /// As [`Get::get`]; `f` may then have been called for some of the keys.
     fn get_many<K, F>(&self, keys: &[K], mut f: F) -> Result<()>
     where
         K: AsRef<[u8]>,

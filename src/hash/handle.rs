@@ -86,7 +86,8 @@ impl Hash {
     ) -> Result<Hash> {
         let core = Arc::new(core);
         let ticker = match durability {
-            Durability::Interval(ms) if path.is_some() => {
+            // Who may not write can make nothing durable that is not.
+            Durability::Interval(ms) if path.is_some() && core.data.is_writable() => {
                 let core = Arc::downgrade(&core);
                 Some(Ticker::start(ms, move || {
                     core.upgrade().map_or(Ok(()), |core| core.sync(Some(TICK_WAITS)))
@@ -229,7 +230,8 @@ impl Hash {
     }
 
     /// Gives the value of `key` to `f`, and returns what that returns; `None` if the key is absent.
-    /// The fastest way to look a key up.
+    /// The fastest way to look a key up. While `f` runs no space is used again that was emptied since, as when it is a
+    /// [`Value`] that is held: it should not take long.
     ///
     /// # Errors
     /// As [`Hash::get`].
@@ -243,7 +245,8 @@ impl Hash {
     }
 
     /// The value of each of `keys`, in their order: `f` is called once for each with its index.
-    /// The waits for memory of many lookups overlap. Of a batch all changes are seen, or none.
+    /// The waits for memory of many lookups overlap. Of a batch all changes are seen, or none. `f` should not take long, as
+    /// with [`Hash::get_with`].
     ///
     /// # Errors
     /// As [`Hash::get`]; `f` has then not been called.
@@ -542,7 +545,8 @@ impl Get for Hash {
 }
 
 impl Scan for Hash {
-    /// As [`Hash::iter`].
+    /// As [`Hash::iter`], but that the space of what `f` is given is kept while it runs: what takes long copies its records, or
+    /// goes by [`Hash::iter`].
     fn scan<F>(&self, f: F) -> Result<()>
     where
         F: FnMut(&[u8], &[u8]) -> Result<()>,

@@ -2,10 +2,10 @@
 
 use super::handle::Hash;
 use super::pass::Pass;
-use crate::Result;
 use crate::observe::Walk;
 use crate::os::file::copy_of;
 use crate::stats::Moved;
+use crate::{Error, Result};
 use std::collections::VecDeque;
 use std::iter::FusedIterator;
 
@@ -17,6 +17,8 @@ pub struct Iter<'s> {
     from: Option<u64>,
     pass: Pass,
     page: VecDeque<(Vec<u8>, Vec<u8>)>,
+    /// What ends it, behind the records that were read before.
+    failed: Option<Error>,
     /// What counts the records, if that is asked for.
     walk: Option<Walk<'s>>,
 }
@@ -27,7 +29,7 @@ impl Hash {
     /// or changes may be given as it was before or after, or not at all if it was not there
     /// throughout; none is given twice. Nothing is held between two records. Where the index is made anew
     /// with another hash meanwhile ([`Hash::rebuild_index`], or as its file is gone) the last item is an
-    /// error: then begin again.
+    /// error: then begin again. So it is where damage ends it.
     pub fn iter(&self) -> Iter<'_> {
         self.core().expect_scan();
         Iter {
@@ -35,6 +37,7 @@ impl Hash {
             from: Some(0),
             pass: Pass::default(),
             page: VecDeque::new(),
+            failed: None,
             walk: self.walk(),
         }
     }
@@ -47,6 +50,9 @@ impl Iterator for Iter<'_> {
         loop {
             if let Some(record) = self.page.pop_front() {
                 return Some(Ok(record));
+            }
+            if let Some(error) = self.failed.take() {
+                return Some(Err(error));
             }
             let from = self.from.take()?;
             let page = &mut self.page;
@@ -68,7 +74,7 @@ impl Iterator for Iter<'_> {
             }
             match read {
                 Ok(next) => self.from = next,
-                Err(error) => return Some(Err(self.store.named(error))),
+                Err(error) => self.failed = Some(self.store.named(error)),
             }
         }
     }

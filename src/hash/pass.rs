@@ -9,6 +9,7 @@ use super::index::{Index, State, not_a_page, record_at};
 use super::iter::copies_of;
 use super::newer::Newer;
 use super::page::{Page, address_of};
+use super::pins::note_time;
 use super::reader::Unpinned;
 use super::record::Kind;
 use super::view::Holds;
@@ -93,6 +94,8 @@ impl Core {
             };
             if let Some((index, state)) = self.current(1) {
                 pass.check(index)?;
+                // What `f` does may take long.
+                note_time(&pin);
                 return self.scan_page_of(index, state, &pin, pass, from, f);
             }
             drop(pin);
