@@ -28,6 +28,7 @@ use std::sync::Arc;
 /// # Ok::<(), credenza::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "nothing appears unless it is finished"]
 pub struct BTreeBuilder {
     /// There until it is finished, or has failed.
     load: Option<BTreeLoad>,
@@ -70,6 +71,7 @@ impl BTreeBuilder {
     /// Bytes of memory for records of a table that do not come in the order of their keys and wait to be
     /// sorted; what is over goes to an unnamed file beside the store. A quarter of the machine's memory,
     /// or of what the process or its control group may have, unless said.
+    /// Said before records are added: what has begun to be sorted goes on with what it had.
     ///
     /// # Errors
     /// As [`BTreeBuilder::add`].

@@ -273,6 +273,23 @@ fn numbers_of_what_is_not_numbered_are_an_error() {
     }
 }
 
+/// The last that was said counted: of two dumps that were put together a number came twice.
+#[test]
+fn the_highest_number_that_is_said_to_be_given_counts() {
+    let store = BTree::in_memory().unwrap();
+    let mut transaction = store.write().unwrap();
+    transaction.create_table_with("table", &TableOptions::of_keys::<u32>().numbered(true)).unwrap();
+    transaction.commit().unwrap();
+    let mut load = BTreeLoad::begin(&store, Some("table"));
+    for last in [7, 100, 50] {
+        load.skip_numbers(last).unwrap();
+    }
+    load.finish().unwrap();
+    let mut transaction = store.write().unwrap();
+    let mut table = transaction.table("table").unwrap().unwrap();
+    assert_eq!(table.append(b"value").unwrap(), 101);
+}
+
 /// What did not fit in memory went where the store had been when it was opened.
 #[test]
 fn a_load_goes_beside_a_store_that_was_moved() {

@@ -91,7 +91,7 @@ impl Feed {
                 Message::Budget(bytes) => self.budget = bytes,
                 Message::Listener(listener) => self.listener = Some(listener),
                 Message::Count(sender) => self.asked = Some(sender),
-                Message::Numbers(last) => self.last_number = Some(last),
+                Message::Numbers(last) => self.last_number = self.last_number.max(Some(last)),
                 Message::Kind(options) => self.kind = Some(options),
                 Message::Commit => self.is_committed = true,
             }

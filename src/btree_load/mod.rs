@@ -60,6 +60,7 @@ const LEAST_BUDGET: u64 = 1 << 20;
 /// # Ok::<(), credenza::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "nothing appears unless it is finished"]
 pub struct BTreeLoad {
     /// Without [`Message::Commit`] it undoes what it did.
     thread: OwnThread<SyncSender<Message>, Result<()>>,
@@ -98,6 +99,7 @@ impl BTreeLoad {
     /// Bytes of memory for records that do not come in the order of their keys and wait to be sorted;
     /// what is over goes to an unnamed file beside the store, or stays in memory where the store does.
     /// A quarter of the machine's memory, or of what the process or its control group may have, unless said.
+    /// Said before records are added: what has begun to be sorted goes on with what it had.
     ///
     /// # Errors
     /// As [`BTreeLoad::add`].
