@@ -5,7 +5,7 @@ mod common;
 
 use common::{Records, Rng, random_records, rounds, seed};
 use credenza::foreign::{Cdb, Cdb64, Cdb64Writer, CdbWriter, Mcdb, McdbWriter};
-use credenza::{Access, Error, ErrorKind, Get, OpenOptions, Result, Scan, Store, StoreStats};
+use credenza::{Access, Error, ErrorKind, Get, OpenOptions, Result, Scan, Store, StoreStats, open};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -267,6 +267,19 @@ fn very_many_values_of_one_key_take_no_square_time() {
         assert_eq!(store.get_all(b"").unwrap().len(), 50_000);
         store.verify(|_, _| ()).unwrap();
         assert_eq!(store.stats().unwrap().records, 100_000);
+    }
+}
+
+/// It had the name of the file, as if that were what cannot be written.
+#[test]
+fn what_stops_a_scan_is_not_called_an_error_of_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    for format in ["cdb", "cdb64", "mcdb"] {
+        let path = dir.path().join(format);
+        write(format, &path, &fixture_records()).unwrap();
+        let full = || Error::io("write", std::io::ErrorKind::StorageFull.into());
+        let error = open(&path).unwrap().scan(|_, _| Err(full())).unwrap_err();
+        assert_eq!((error.path(), error.to_string()), (None, full().to_string()), "{format}");
     }
 }
 

@@ -318,20 +318,33 @@ impl<F: Format> Get for Reader<F> {
     }
 }
 
+impl<F: Format> Reader<F> {
+    /// Every record, not counted.
+    fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        // What `f` says is not the file's, and is not called so.
+        let mut stopped = None;
+        let mut each = |key: &[u8], value: &[u8]| {
+            f(key, value).map_err(|error| {
+                stopped = Some(error);
+                Error::invalid("stopped by the caller")
+            })
+        };
+        let done = read!(self, source => self.inner.layout.scan(&source, &mut each));
+        stopped.map_or(done, Err)
+    }
+}
+
 impl<F: Format> Scan for Reader<F> {
     fn scan<G>(&self, mut f: G) -> Result<()>
     where
         G: FnMut(&[u8], &[u8]) -> Result<()>,
     {
-        let Some(recorder) = self.recorder() else {
-            return read!(self, source => self.inner.layout.scan(&source, &mut f));
-        };
+        let Some(recorder) = self.recorder() else { return self.scan_all(f) };
         recorder.observe_many(Operation::Scan, None, |moved| {
-            let mut each = |key: &[u8], value: &[u8]| {
+            self.scan_all(|key, value| {
                 moved.record(key, value);
                 f(key, value)
-            };
-            read!(self, source => self.inner.layout.scan(&source, &mut each))
+            })
         })
     }
 
