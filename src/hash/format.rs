@@ -5,6 +5,7 @@
 //! from it.
 
 use crate::bytes::{le32, le64};
+use crate::keyhash::KeyHash;
 use crate::magic::{self, HAS_COPY, HASH, HASH_INDEX, IGNORABLE_AT, MAGIC};
 use crate::os::publish::Further;
 use crate::{Error, ErrorKind, Result};
@@ -405,7 +406,7 @@ impl IndexHeader {
         bytes
     }
 
-    /// `None` if this is no index of this version: it is then made again.
+    /// `None` if this is no index of this version, or one by a hash that it does not know: it is then made again.
     pub(crate) fn decode(bytes: &[u8; 64]) -> Option<IndexHeader> {
         let word = |at| le64(bytes, at).unwrap_or(0);
         let found = IndexHeader {
@@ -414,7 +415,9 @@ impl IndexHeader {
             hash_id: le32(bytes, 12)?,
             seed: word(40),
         };
-        (found.encode() == *bytes).then_some(found)
+        let is_known =
+            found.encode() == *bytes && KeyHash::new(found.hash_id, found.seed).is_some();
+        is_known.then_some(found)
     }
 }
 

@@ -168,7 +168,7 @@ impl State {
 impl Index {
     pub(crate) fn new(map: SharedMap, header: IndexHeader) -> Result<Index> {
         let hash = KeyHash::new(header.hash_id, header.seed);
-        let hash = hash.ok_or_else(|| damaged(8, "an unknown hash function"))?;
+        let hash = hash.ok_or_else(|| damaged(12, "an unknown hash function"))?;
         let is_checked = AtomicBool::new(false);
         let (replaced, waited_for) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
         Ok(Index { map, header, hash, is_checked, replaced, waited_for })
