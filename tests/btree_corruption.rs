@@ -219,11 +219,11 @@ fn checked_reads_find_every_flipped_byte_that_they_come_by() {
 #[test]
 fn after_a_sync_every_page_has_its_checksum() {
     let sample = sample(60);
-    for way in 0..5 {
+    for way in 0..7 {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("store");
         write_anew(&path, &sample.bytes);
-        let store = BTree::open(&path).unwrap();
+        let mut store = BTree::open(&path).unwrap();
         let mut transaction = store.write().unwrap();
         transaction.main().insert(&sample.keys[0], b"not kept").unwrap();
         match way {
@@ -235,7 +235,8 @@ fn after_a_sync_every_page_has_its_checksum() {
                 transaction.rollback_to(savepoint).unwrap();
                 transaction.commit().unwrap();
             }
-            2 => {
+            // Who comes next writes, or syncs, or opens the store and closes it.
+            2..=4 => {
                 drop(transaction);
                 let mut process = sys::fork(|| {
                     let store = BTree::open(&path).unwrap();
@@ -245,9 +246,16 @@ fn after_a_sync_every_page_has_its_checksum() {
                     std::mem::forget(transaction);
                 });
                 process.wait();
-                store.insert(b"after", b"").unwrap();
+                match way {
+                    2 => store.insert(b"after", b"").unwrap(),
+                    3 => {}
+                    _ => {
+                        drop(store);
+                        store = BTree::open(&path).unwrap();
+                    }
+                }
             }
-            3 => {
+            5 => {
                 // While it is synced.
                 transaction.main().clear().unwrap();
                 std::thread::scope(|scope| {
@@ -264,9 +272,14 @@ fn after_a_sync_every_page_has_its_checksum() {
                 process.wait();
             }
         }
-        store.sync().unwrap();
-        store.verify(|_, _| ()).unwrap();
-        let bytes = fs::read(&path).unwrap();
+        let bytes = if way == 4 {
+            drop(store);
+            fs::read(&path).unwrap()
+        } else {
+            store.sync().unwrap();
+            store.verify(|_, _| ()).unwrap();
+            fs::read(&path).unwrap()
+        };
         let at = COMMITS[word(&bytes, STATE) as usize % 2];
         let (stamp, end) = (word(&bytes, at + 8), word(&bytes, at + 16) as usize);
         for page in 2..end.min(250) {

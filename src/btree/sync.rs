@@ -13,6 +13,7 @@ use super::meta::{Journal, Meta};
 use super::pins::{self, Pin};
 use super::trim::Trim;
 use super::view;
+use super::writer::Writer;
 use crate::Result;
 use crate::os::atomic::Ordering;
 use crate::os::process::random_word;
@@ -75,6 +76,10 @@ impl Core {
         // The table of pages must be what the durable commit says of it before another says what
         // came after. Not in the turn, which somebody may want who is writing.
         self.ensure_swept()?;
+        if how.has_sums() && self.load(session::WRITING) != 0 {
+            // Unless he is alive: a writer who died has taken the checksums of pages away that are in use still.
+            drop(Writer::try_begin(self)?);
+        }
         // Before the turn: a slot may have to be made by who writes, and he may wait for the turn.
         // Where there is none, somebody else's sync is as good.
         let pin = pins::reserve(self);
