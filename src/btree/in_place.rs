@@ -19,11 +19,11 @@ use super::core::Core;
 use super::edit::{Old, Step};
 use super::format::{FIXED, PAGE, PAGE_BYTES, Tree, session};
 use super::leaf;
-use super::page::{Bytes, Kind, Place, birth};
+use super::page::{Bytes, Kind, Place, at, birth};
 use super::pins;
 use super::record::ValueToStore;
 use super::tree::{Pages, of};
-use super::undo::{self, Change, Part, Parts};
+use super::undo::{self, Change, Parts};
 use super::view;
 use super::writer::{Writer, damaged, no_page};
 use crate::os::atomic::{Ordering, fence, pause};
@@ -255,19 +255,31 @@ impl Core {
     /// What the leaf that is being changed was in the commit with this number; `None` if that change is over.
     fn before_change(&self, number: u64) -> Result<Option<Before>> {
         let word = self.load(session::NOTE);
-        let before = (|| {
-            let note = self.copy_of_page(word & NOTE_PAGE)?;
-            let (page, parts) = self.noted(&note)?;
-            let mut bytes = self.copy_of_page(page)?;
-            for (at, part) in parts {
-                bytes[at..at + part.len()].copy_from_slice(part);
-            }
-            Ok(Before { page, bytes })
-        })();
-        fence(Ordering::SeqCst);
-        let is_same =
-            self.load(session::STATE) == number | CHANGING && self.load(session::NOTE) == word;
-        if is_same { before.map(Some) } else { Ok(None) }
+        let is_same = || {
+            fence(Ordering::SeqCst);
+            self.load(session::STATE) == number | CHANGING && self.load(session::NOTE) == word
+        };
+        let note = self.copy_of_page(word & NOTE_PAGE);
+        if !is_same() {
+            // It may be anything by now, and name what is not in the file any more.
+            return Ok(None);
+        }
+        let before = note.and_then(|note| self.undone(&note));
+        if is_same() { before.map(Some) } else { Ok(None) }
+    }
+
+    /// The leaf that a note is of, with what that says undone. Nothing is looked at through the map, in which others may be
+    /// changing it.
+    fn undone(&self, note: &Bytes) -> Result<Before> {
+        let (page, parts) = Parts::read(note).ok_or_else(bad_note)?;
+        let mut bytes = self.copy_of_page(page)?;
+        if !self.can_be_leaf(page, bytes[at::KIND]) {
+            return Err(bad_note());
+        }
+        for (at, part) in parts {
+            bytes[at..at + part.len()].copy_from_slice(part);
+        }
+        Ok(Before { page, bytes })
     }
 
     /// A copy of a page that another may write to meanwhile: not through the map, as under a lease.
@@ -276,11 +288,6 @@ impl Core {
         let from = page.checked_mul(PAGE_BYTES).ok_or_else(bad_note)?;
         read_exact_at(self.map.file(), &mut bytes[..], from)?;
         Ok(bytes)
-    }
-
-    /// What a note says of which leaf: a damaged one is not to be written over anything else.
-    fn noted<'n>(&self, note: &'n Bytes) -> Result<(u64, Vec<Part<'n>>)> {
-        Parts::read(note).filter(|(leaf, _)| self.is_leaf(*leaf)).ok_or_else(bad_note)
     }
 
     /// Undoes what somebody changed in a page of the newest commit who did not come to the next one; only who has the
@@ -292,7 +299,9 @@ impl Core {
     #[cold]
     fn undo_noted(&self) -> Result<()> {
         let note = self.copy_of_page(self.load(session::NOTE) & NOTE_PAGE)?;
-        let (leaf, parts) = self.noted(&note)?;
+        // A damaged one is not to be written over anything else.
+        let (leaf, parts) =
+            Parts::read(&note).filter(|(leaf, _)| self.is_leaf(*leaf)).ok_or_else(bad_note)?;
         for (at, bytes) in parts {
             if !view::restore(&self.map, leaf * PAGE_BYTES + at as u64, bytes) {
                 return Err(bad_note());
@@ -303,11 +312,15 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a page is a leaf.
+    /// Whether a page is a leaf; only for who has the writer's lock, or the store alone.
     fn is_leaf(&self, page: u64) -> bool {
-        let born = self.entry(page).map_or(0, |[birth, _]| birth.load(Ordering::Acquire));
         let word = page.checked_mul(PAGE_BYTES).and_then(|at| self.map_word(at + 8));
-        let kind = word.map_or(0, |word| word.load(Ordering::Acquire) as u8);
+        self.can_be_leaf(page, word.map_or(0, |word| word.load(Ordering::Acquire) as u8))
+    }
+
+    /// Whether a page of this kind is a leaf, as far as the table of pages says.
+    fn can_be_leaf(&self, page: u64, kind: u8) -> bool {
+        let born = self.entry(page).map_or(0, |[birth, _]| birth.load(Ordering::Acquire));
         (1..FIXED).contains(&born) && [Kind::Leaf as u8, Kind::Uniform as u8].contains(&kind)
     }
 }
@@ -336,6 +349,45 @@ mod tests {
         transaction.commit().unwrap();
         assert!(store.core().newest().main.depth > 1);
         store
+    }
+
+    /// Danger: a reader takes for a note what has been written over it, and looks behind the end of the file, which others have
+    /// made shorter since he looked for it: a signal ends him.
+    #[test]
+    fn what_is_no_note_any_more_leads_nobody_behind_the_end() {
+        const GONE: u64 = 900;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let writer = BTree::create(&path).unwrap();
+        let mut transaction = writer.write().unwrap();
+        for i in 0..4000 {
+            transaction.main().insert(&key(i), &[7; 1000]).unwrap();
+        }
+        transaction.commit().unwrap();
+        let reader = BTree::open(&path).unwrap();
+        let core = reader.core();
+        assert!(core.map.len() > (GONE + 1) * PAGE_BYTES);
+        let mut transaction = writer.write().unwrap();
+        transaction.main().clear().unwrap();
+        transaction.commit().unwrap();
+        writer.sync().unwrap();
+        while writer.compact(1 << 20).unwrap() {}
+        let pages = std::fs::metadata(&path).unwrap().len() / PAGE_BYTES;
+        assert!(pages < GONE && core.map.len() > (GONE + 1) * PAGE_BYTES);
+        // Somebody's value now: a number, and zeros.
+        let mut bytes = [0; PAGE];
+        bytes[8..16].copy_from_slice(&GONE.to_le_bytes());
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        std::os::unix::fs::FileExt::write_all_at(&file, &bytes, (pages - 1) * PAGE_BYTES).unwrap();
+        let (state, note) = (core.load(session::STATE), core.load(session::NOTE));
+        core.word(session::NOTE).store(pages - 1, Ordering::SeqCst);
+        // Another writer's change by now; and this one's, as damage may say.
+        core.word(session::STATE).store((state + 1) | CHANGING, Ordering::SeqCst);
+        assert!(core.before_change(state).unwrap().is_none());
+        core.word(session::STATE).store(state | CHANGING, Ordering::SeqCst);
+        assert!(core.before_change(state).is_err());
+        core.word(session::NOTE).store(note, Ordering::SeqCst);
+        core.word(session::STATE).store(state, Ordering::SeqCst);
     }
 
     fn records(store: &BTree) -> Vec<(Vec<u8>, Vec<u8>)> {
