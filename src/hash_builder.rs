@@ -30,6 +30,7 @@ const BATCH_BYTES: usize = 4 << 20;
 /// # Ok::<(), credenza::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "nothing appears unless it is finished"]
 pub struct HashBuilder {
     store: Hash,
     batch: Batch,

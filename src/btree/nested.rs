@@ -23,6 +23,7 @@ use std::ops::{Deref, DerefMut};
 /// # Ok::<(), credenza::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "nothing is changed unless it is committed"]
 pub struct Nested<'t, 's> {
     outer: &'t mut Transaction<'s>,
     /// `None` when it is committed.

@@ -31,7 +31,7 @@ pub struct Stats {
     pub file_bytes: u64,
     /// The number of the newest commit.
     pub commits: u64,
-    /// Whether the newest commit is on the disk.
+    /// Whether the newest commit is on the disk; of a copy of the file, whether it was in that which was copied.
     pub is_durable: bool,
     /// Who reads which commit, of those before the newest. A reader of the newest holds no further space, and is not among
     /// them.

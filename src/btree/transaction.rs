@@ -37,6 +37,7 @@ use crate::{Error, Result};
 /// # Ok::<(), credenza::Error>(())
 /// ```
 #[derive(Debug)]
+#[must_use = "nothing is changed unless it is committed"]
 pub struct Transaction<'s> {
     pub(super) store: &'s BTree,
     source: Source<'s>,

@@ -15,6 +15,14 @@ pub struct TypedMulti<'t, K: ?Sized> {
     keys: PhantomData<fn(&K)>,
 }
 
+impl<K: ?Sized> Clone for TypedMulti<'_, K> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<K: ?Sized> Copy for TypedMulti<'_, K> {}
+
 /// A key and one of its values.
 pub type TypedMultiPair<'t, K> = (<K as Key>::Owned, Bytes<'t>);
 

@@ -159,6 +159,7 @@ impl BuildOptions {
 }
 
 /// A constant file being built. Dropped without [`Builder::finish`], it leaves nothing behind.
+#[must_use = "nothing appears unless it is finished"]
 pub struct Builder {
     sink: Sink,
     has_directory: bool,

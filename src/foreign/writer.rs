@@ -19,6 +19,7 @@ type Publish = fn(Staged) -> Result<()>;
 /// [`McdbWriter`](super::McdbWriter). Nothing is visible at the path until [`Writer::finish`];
 /// dropped before, it leaves nothing.
 #[derive(Debug)]
+#[must_use = "nothing appears unless it is finished"]
 pub struct Writer<F: Format> {
     output: Output,
     records: u64,

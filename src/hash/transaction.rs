@@ -42,6 +42,7 @@ impl Hash {
 /// assert_eq!(store.len()?, 1);
 /// # Ok::<(), credenza::Error>(())
 /// ```
+#[must_use = "nothing is changed unless it is committed"]
 pub struct Transaction<'s> {
     pub(super) store: &'s Hash,
     /// There until it is committed.
