@@ -472,11 +472,14 @@ impl<'d> LsmStore<'d> {
         }
         let iter = self.iter;
         first(calls, iter);
-        for _ in 0..count {
+        for i in 0..count {
             let (mut key_len, mut value_len) = (0, 0);
             // SAFETY: the iterator lives; where it is valid it is at a record, whose bytes stay
             // where they are until it moves, which all callers name a function of the library for.
             unsafe {
+                if i > 0 {
+                    further(iter);
+                }
                 if (calls.iter_valid)(iter) == 0 {
                     break;
                 }
@@ -486,7 +489,6 @@ impl<'d> LsmStore<'d> {
                     std::slice::from_raw_parts(key, key_len),
                     std::slice::from_raw_parts(value, value_len),
                 );
-                further(iter);
             }
         }
         let mut message = null_mut();

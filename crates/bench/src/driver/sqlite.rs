@@ -158,7 +158,10 @@ impl Sqlite {
             remove: none,
             scan: none,
             range: none,
-            many: (0, none),
+            begin: none,
+            begin_to_write: none,
+            commit: none,
+            many: vec![none; MANY + 1],
         };
         store.check("sqlite3_open_v2", rc)?;
         match usage {
@@ -195,7 +198,10 @@ impl Sqlite {
                 store.run("CREATE TABLE IF NOT EXISTS kv(k BLOB PRIMARY KEY, v BLOB NOT NULL) WITHOUT ROWID")?;
             }
         }
+        store.begin = store.prepared("BEGIN")?;
+        store.commit = store.prepared("COMMIT")?;
         if !is_reader {
+            store.begin_to_write = store.prepared("BEGIN IMMEDIATE")?;
             store.put = store.prepared("REPLACE INTO kv VALUES(?1, ?2)")?;
             store.remove = store.prepared("DELETE FROM kv WHERE k=?1")?;
         }
@@ -328,8 +334,12 @@ pub(super) struct SqliteStore<'d> {
     remove: *mut Stmt,
     scan: *mut Stmt,
     range: *mut Stmt,
-    /// That for so many lookups at once, as there were the last time.
-    many: (usize, *mut Stmt),
+    begin: *mut Stmt,
+    begin_to_write: *mut Stmt,
+    commit: *mut Stmt,
+    /// Those for so many lookups at once, where there were as many; as they take as long to be made as some keys to be
+    /// looked up, each is kept.
+    many: Vec<*mut Stmt>,
 }
 
 /// The most keys that one statement looks up.
@@ -469,13 +479,16 @@ impl SqliteStore<'_> {
 
     /// The statement for so many lookups at once.
     fn many(&mut self, count: usize) -> Result<*mut Stmt> {
-        if self.many.0 != count {
-            let stmt = self.prepared(&lookups(count))?;
-            let (_, last) = std::mem::replace(&mut self.many, (count, stmt));
-            // SAFETY: the statement is prepared, or null, which is allowed; taken out, it is freed once.
-            unsafe { (self.api.sqlite3_finalize)(last) };
+        if self.many[count].is_null() {
+            self.many[count] = self.prepared(&lookups(count))?;
         }
-        Ok(self.many.1)
+        Ok(self.many[count])
+    }
+
+    /// Runs a statement that has no rows.
+    fn once(&self, stmt: *mut Stmt) -> Result<()> {
+        let rc = self.step(stmt);
+        self.reset(stmt, rc)
     }
 
     /// Commits what is open, and closes the connection.
@@ -483,7 +496,8 @@ impl SqliteStore<'_> {
         let committed = if self.is_in_transaction { self.run("COMMIT") } else { Ok(()) };
         self.is_in_transaction = false;
         let all = [&mut self.get, &mut self.put, &mut self.remove, &mut self.scan, &mut self.range];
-        for stmt in all.into_iter().chain([&mut self.many.1]) {
+        let ends = [&mut self.begin, &mut self.begin_to_write, &mut self.commit];
+        for stmt in all.into_iter().chain(ends).chain(&mut self.many) {
             // SAFETY: the statement is prepared, or null, which is allowed; freed once.
             unsafe { (self.api.sqlite3_finalize)(std::mem::replace(stmt, null_mut())) };
         }
@@ -558,8 +572,8 @@ impl Store for SqliteStore<'_> {
     }
 
     fn refresh(&mut self) -> Result<()> {
-        self.run("COMMIT")?;
-        self.run("BEGIN")
+        self.once(self.commit)?;
+        self.once(self.begin)
     }
 
     fn scan(&mut self, take: impl FnMut(&[u8], &[u8])) -> Result<()> {
@@ -585,11 +599,11 @@ impl Writer for SqliteStore<'_> {
 
     fn begin(&mut self) -> Result<()> {
         // One that began by reading would fail where another one has written meanwhile.
-        self.run("BEGIN IMMEDIATE")
+        self.once(self.begin_to_write)
     }
 
     fn commit(&mut self) -> Result<()> {
-        self.run("COMMIT")
+        self.once(self.commit)
     }
 
     #[inline]

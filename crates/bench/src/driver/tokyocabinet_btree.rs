@@ -248,14 +248,15 @@ impl TreeStore<'_> {
             false => self.kept,
         };
         let mut is_there = first(cursor);
-        for _ in 0..count {
+        for i in 0..count {
+            // SAFETY: the cursor lives; all callers name functions of the library that move it.
+            is_there = if i == 0 { is_there } else { unsafe { further(cursor) } };
             if !is_there {
                 break;
             }
             let (mut key_len, mut value_len) = (0, 0);
             // SAFETY: the cursor is at a record, whose bytes stay where they are until the cursor
-            // moves, as nothing is written meanwhile; all callers name functions of the library that
-            // move it.
+            // moves, as nothing is written meanwhile.
             unsafe {
                 let key = (api.tcbdbcurkey3)(cursor, &raw mut key_len);
                 let value = (api.tcbdbcurval3)(cursor, &raw mut value_len);
@@ -267,7 +268,6 @@ impl TreeStore<'_> {
                     std::slice::from_raw_parts(key, key_len as usize),
                     std::slice::from_raw_parts(value, value_len as usize),
                 );
-                is_there = further(cursor);
             }
         }
         if self.is_reader {
