@@ -99,6 +99,7 @@ fn a_server_is_measured_and_left_as_it_was() {
     let report = report(dir.path(), &run.output().unwrap(), 0);
     let info = report.stores.iter().find(|info| info.is_server).unwrap();
     assert_eq!((&*info.class, info.changes_class.as_deref()), ("memory", Some("memory")));
+    assert_eq!(info.commits_class, "memory", "what replay says of it");
     assert!(info.version.starts_with("Redis ") && info.lacks.contains(&"range".to_owned()));
     assert!(report.notes.iter().any(|note| note.contains("another process")), "{:?}", report.notes);
     let of_server = || report.results.iter().filter(|result| result.store == info.store);

@@ -161,16 +161,18 @@ impl<'a> Lab<'a> {
         one_of: usize,
     ) -> Result<std::result::Result<Figures, String>> {
         let folder = self.folder.empty("stores")?;
+        // Of more a trial would take as long as nobody asked for; a call of `sync` is then next to nothing for each.
+        let every = class.every().map(|every| every.min(BUFFERED_CHANGES));
         let task = Changing {
             store: candidate.store.clone(),
             folder,
             records: self.bare(candidate.form, one_of)?,
             is_durable: class == Class::Sync,
-            sync_every: class.every(),
+            sync_every: every,
             together: self.usage.changes_together,
             changes: match class {
                 Class::Buffered => BUFFERED_CHANGES,
-                Class::Every(every) => every.saturating_mul(SYNCS).min(BUFFERED_CHANGES.max(every)),
+                Class::Every(every) => every.saturating_mul(SYNCS).min(BUFFERED_CHANGES),
                 Class::Sync => SYNCED_CHANGES.saturating_mul(self.usage.changes_together),
             },
             seed: self.args.seed,

@@ -133,7 +133,7 @@ impl Usage {
             let entry = entry?;
             processes.insert(entry.process);
             let is_done = entry.outcome != Outcome::Failed;
-            is_synced |= entry.action == Action::Operation(Operation::CommitSync);
+            is_synced |= is_done && entry.action == Action::Operation(Operation::CommitSync);
             syncs += u64::from(is_done && entry.action == Action::Operation(Operation::Sync));
             if matches!(entry.action, Action::Operation(Operation::Get) | Action::Key) {
                 lookups += 1;

@@ -83,6 +83,11 @@ impl Driver for Resp {
         self.facts.class
     }
 
+    /// Nobody but the server's own settings says when a change is safe.
+    fn changes_one_by_one(&self, _: bool) -> Changes {
+        self.facts.class
+    }
+
     fn admit(&self) -> Result<()> {
         match Server::connect(&self.address)?.keys()? {
             keys if keys > 0 && !self.address.may_flush => Err(not_empty(keys)),

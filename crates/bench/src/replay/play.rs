@@ -396,6 +396,9 @@ impl<'a> Child<'a> {
         let before = Shape::of(self.before);
         let lens = || self.script.value_lens.iter().map(|len| u64::from(*len));
         let keys = || self.script.keys.iter().map(|key| key.len() as u64);
+        // What was replaced by a shorter value was read, too.
+        let longest_put = self.script.steps.iter().map(|step| step.value_len_to_make()).max();
+        let longest = lens().max().max(longest_put.map(u64::from)).unwrap_or(0) as usize;
         let (key_bytes, value_bytes): (u64, u64) = (keys().sum(), lens().sum());
         Shape {
             records: before.records.max(self.script.keys.len() as u64).max(1),
@@ -403,7 +406,7 @@ impl<'a> Child<'a> {
             values: KeyType::Binary,
             key_bytes: before.key_bytes.max(key_bytes),
             value_bytes: before.value_bytes.max(value_bytes),
-            longest_value: before.longest_value.max(lens().max().unwrap_or(0) as usize),
+            longest_value: before.longest_value.max(longest),
             fixed_key: None,
             fixed_value: None,
             is_sorted: before.is_sorted && !self.script.has_changes(),
@@ -418,31 +421,49 @@ impl<'a> Child<'a> {
 pub(super) mod tests {
     use super::*;
     use crate::runner::liar::{Liar, Lie};
+    use std::path::Path;
 
     /// What comes of a store that lies so, where all answers are compared and where they are timed.
     pub(crate) fn replayed(lie: Lie, script: &Script, before: &Records) -> [Replayed; 2] {
         [true, false].map(|is_check| {
             let folder = tempfile::tempdir().unwrap();
-            let task = Task {
-                store: "liar".to_owned(),
-                library: None,
-                folder: folder.path().to_owned(),
-                trace: PathBuf::new(),
-                records: None,
-                speed: Speed::Full,
-                is_built: false,
-                one_of: 1,
-                is_durable: false,
-                sync_every: None,
-                settings: Choices::default(),
-                is_check,
-                cpu: None,
-                clock_ns: 0.0,
-            };
+            let task = task(folder.path(), is_check);
             let longest = script.value_lens.iter().max();
             let values = Values::new(*longest.unwrap());
             let child = Child { task: &task, script, before, values: &values };
             child.on(&Liar::who(lie)).unwrap()
         })
+    }
+
+    fn task(folder: &Path, is_check: bool) -> Task {
+        Task {
+            store: "liar".to_owned(),
+            library: None,
+            folder: folder.to_owned(),
+            trace: PathBuf::new(),
+            records: None,
+            speed: Speed::Full,
+            is_built: false,
+            one_of: 1,
+            is_durable: false,
+            sync_every: None,
+            settings: Choices::default(),
+            is_check,
+            cpu: None,
+            clock_ns: 0.0,
+        }
+    }
+
+    /// Danger: stores that are given room for the longest value are said to cut what was read before a shorter one came.
+    #[test]
+    fn the_longest_value_is_one_that_was_replaced() {
+        let text = b"CREATE\nINSERT (0, \"a\", 1000)\nFIND (0, \"a\")\nINSERT (1, \"a\", 10)\n";
+        let script = super::super::ups::script(text).unwrap();
+        assert_eq!(script.value_lens, [10]);
+        let before = records_before(&script).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let (task, values) = (task(folder.path(), true), Values::new(1000));
+        let child = Child { task: &task, script: &script, before: &before, values: &values };
+        assert_eq!(child.shape().longest_value, 1000);
     }
 }
