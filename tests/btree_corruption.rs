@@ -247,7 +247,7 @@ fn after_a_sync_every_page_has_its_checksum() {
                 });
                 process.wait();
                 match way {
-                    2 => store.insert(b"after", b"").unwrap(),
+                    2 => assert!(!store.insert(b"after", b"").unwrap()),
                     3 => {}
                     _ => {
                         drop(store);

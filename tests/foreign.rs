@@ -169,7 +169,7 @@ fn files_of_the_real_tools_are_read_back_exactly() {
 #[test]
 fn records_that_tinycdb_erased_are_not_there() {
     let records: Records = vec![(b"c".into(), b"d".into()), (b"a".into(), b"cc".into())];
-    let store = credenza::open(fixture("tinycdb-erased.cdb")).unwrap();
+    let store = open(fixture("tinycdb-erased.cdb")).unwrap();
     check(&store, &records, &values_by_key(&records), &mut Rng::new(1));
     assert_eq!(store.get(b"").unwrap(), None);
     assert_eq!(store.stats().unwrap().slack_bytes, 10);
@@ -225,7 +225,7 @@ fn our_writers_write_the_bytes_of_the_real_tools() {
         file[table.clone()].chunks(8).map(<[u8]>::to_vec).collect()
     };
     assert_eq!(slots(&ours), slots(&theirs));
-    let store = credenza::open(&path).unwrap();
+    let store = open(&path).unwrap();
     check(&store, &records, &values_by_key(&records), &mut Rng::new(3));
 }
 
@@ -261,7 +261,7 @@ fn very_many_values_of_one_key_take_no_square_time() {
         .collect();
     for format in FORMATS {
         write(format, &path, &records).unwrap();
-        let store = credenza::open(&path).unwrap();
+        let store = open(&path).unwrap();
         assert!(scanned(&store).unwrap() == records);
         assert_eq!(store.get_all(b"key").unwrap().len(), 50_000);
         assert_eq!(store.get_all(b"").unwrap().len(), 50_000);
@@ -385,7 +385,7 @@ fn a_file_cut_off_anywhere_is_an_error() {
         }
         for len in [0, 1, 2047, 2048, 4095, 4096, bytes.len() - 1] {
             fs::write(&path, &bytes[..len.min(bytes.len() - 1)]).unwrap();
-            let error = credenza::open(&path).unwrap_err();
+            let error = open(&path).unwrap_err();
             assert!(error.is_bad_file() && error.path() == Some(&path), "{error}");
         }
         let longer = [bytes.as_slice(), b"x"].concat();
@@ -515,7 +515,7 @@ fn what_is_no_store_is_named() {
     let path = dir.path().join("file");
     let message = |content: &[u8]| {
         fs::write(&path, content).unwrap();
-        let error = credenza::open(&path).unwrap_err();
+        let error = open(&path).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::WrongFormat { .. }), "{error}");
         error.to_string()
     };
@@ -526,11 +526,11 @@ fn what_is_no_store_is_named() {
     for tried in ["constant", "mcdb", "cdb64", "cdb "] {
         assert!(binary.contains(tried), "{binary}");
     }
-    assert!(credenza::open(dir.path()).unwrap_err().to_string().contains("directory"));
-    assert!(credenza::open(dir.path().join("none")).is_err());
+    assert!(open(dir.path()).unwrap_err().to_string().contains("directory"));
+    assert!(open(dir.path().join("none")).is_err());
     let fifo = dir.path().join("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    assert!(credenza::open(&fifo).unwrap_err().to_string().contains("FIFO"));
+    assert!(open(&fifo).unwrap_err().to_string().contains("FIFO"));
     assert!(Cdb::open(&fifo).unwrap_err().is_bad_file());
 }
 
@@ -607,7 +607,7 @@ fn the_real_tools_read_ours_and_we_read_theirs() {
             write(tool.format, &ours, &records).unwrap();
             let dumped = run(tool.name, &[tool.dump.as_ref(), ours.as_os_str()]).unwrap();
             assert!(dumped == text, "{} reads ours otherwise", tool.name);
-            let store = credenza::open(&theirs).unwrap();
+            let store = open(&theirs).unwrap();
             assert_eq!(store.kind(), tool.format);
             let values = match tool.format {
                 "mcdb" => order_of_mcdb(&records),

@@ -367,7 +367,7 @@ fn what_is_no_store_is_refused() {
     let sealed = |at: usize, byte: u8| {
         let mut data = sample.data.clone();
         data[at] = byte;
-        let sum = xxhash_rust::xxh3::xxh3_64(&data[..504]).to_le_bytes();
+        let sum = xxh3_64(&data[..504]).to_le_bytes();
         data[504..512].copy_from_slice(&sum);
         write_anew(&path, &data);
         refusal(&path)
