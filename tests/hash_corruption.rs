@@ -518,6 +518,29 @@ fn a_damaged_header_of_a_segment_costs_nothing() {
     }
 }
 
+/// Where nothing says in which segment the log begins that is the first: it was called missing, and without its header it
+/// was.
+#[test]
+fn a_log_of_which_nothing_tells_the_beginning_begins_with_its_first_segment() {
+    let sample = sample(300);
+    let folder = tempfile::tempdir().unwrap();
+    let (path, saved) = (folder.path().join("store"), folder.path().join("saved"));
+    for is_damaged in [false, true] {
+        let mut data = sample.data.clone();
+        for place in [512..576, 1024..1088, 1536..1664] {
+            data[place].fill(0);
+        }
+        data[LOG_AT] ^= if is_damaged { 0x55 } else { 0 };
+        write_anew(&path, &data);
+        let found = recover(&path, &saved, |_, _| {}).unwrap();
+        assert_eq!((found.lost_bytes, found.missing_bytes), (0, 0), "{is_damaged}: {found:?}");
+        assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == sample.state, "{is_damaged}");
+        for name in ["saved", "saved-index"] {
+            fs::remove_file(folder.path().join(name)).unwrap();
+        }
+    }
+}
+
 /// What was cut off was not told: nothing was lost of what was there.
 #[test]
 fn of_a_file_that_was_cut_off_it_is_told() {

@@ -278,7 +278,10 @@ impl Core {
         let is_from_note = self.present().is_none_or(|present| present.oldest <= oldest);
         let mut numbers = vec![None; self.units() as usize];
         let all = self.segments(held, 1).into_values().flatten();
-        for segment in all.chain(segments.iter().copied()) {
+        let mut all: Vec<Span> = all.chain(segments.iter().copied()).collect();
+        // One without a header is as long as it may be, up to the next that has one: what begins in it is not of it.
+        all.sort_by_key(|segment| segment.unit);
+        for segment in all {
             let units = numbers.iter_mut().skip(segment.unit as usize);
             units.take(segment.units as usize).for_each(|n| *n = Some(segment.sequence));
         }

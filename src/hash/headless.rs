@@ -34,7 +34,7 @@ impl Core {
 
     /// The segment in which the log begins, if that is not among those with a header.
     fn headless_first(&self, held: &impl Holds, known: &[Span], oldest: u64) -> Option<Span> {
-        if oldest == 0 || known.iter().any(|one| one.sequence == oldest) {
+        if known.iter().any(|one| one.sequence == oldest) {
             return None;
         }
         let spans = (0..self.units()).filter_map(|unit| self.span_of(known, unit, oldest));

@@ -169,11 +169,13 @@ impl Core {
     pub(crate) fn oldest_to_recover(&self, held: &impl Holds) -> u64 {
         let durable = self.checkpoint().unwrap_or_default();
         let present = self.present().filter(|present| present.oldest > durable.oldest);
-        let Some(present) = present else { return durable.oldest };
+        // The first that is written says 0.
+        let oldest = durable.oldest.max(1);
+        let Some(present) = present else { return oldest };
         let segments = self.segments(held, durable.oldest);
         let start = self.log_start(held, &segments, &durable);
         let is_led_to = start.is_ok_and(|start| start.sequence == present.oldest);
-        if is_led_to || self.is_of_session() { present.oldest } else { durable.oldest }
+        if is_led_to || self.is_of_session() { present.oldest } else { oldest }
     }
 
     /// Where the log is to be read from: the oldest segment that `durable` names, or where it began when the newest note
