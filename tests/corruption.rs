@@ -644,7 +644,8 @@ fn a_directory_in_a_hole_takes_no_time() {
     // Groups lead to the buckets, and neither blocks nor rows.
     bytes[24..28].fill(0);
     seal_header(&mut bytes);
-    let dir = tempfile::tempdir().unwrap();
+    // On a disk: in memory (tmpfs) nothing is made of a hole that is asked for.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("holes");
     fs::write(&path, &bytes).unwrap();
     let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
@@ -652,7 +653,13 @@ fn a_directory_in_a_hole_takes_no_time() {
         println!("skipped: no file of this length here: {e}");
         return;
     }
-    let store = Constant::open(&path).unwrap();
+    let store = match Constant::open(&path) {
+        Err(e) if e.to_string().contains("cannot map") => {
+            println!("skipped: no addresses for it: {e}");
+            return;
+        }
+        opened => opened.unwrap(),
+    };
     let found = store.residency().unwrap();
     assert!(found.resident < 1 << 30, "{found:?}");
 }

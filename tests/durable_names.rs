@@ -14,7 +14,6 @@ use credenza::{BTreeBuilder, Durability, HashBuilder, freeze, thaw, thaw_btree};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::time::Duration;
 
 fn number_of(path: &Path) -> u64 {
     fs::metadata(path).unwrap().ino()
@@ -154,7 +153,7 @@ fn who_closes_a_store_that_is_synced_now_and_then_has_all_on_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let _other = Hash::create(&path).unwrap();
-    let interval = Durability::Interval(Duration::from_secs(3600).as_millis() as u64);
+    let interval = Durability::Interval(3_600_000);
     let store = Hash::options().durability(interval).open(&path).unwrap();
     store.insert(b"key", b"value").unwrap();
     let reader = Hash::options().read_only(true).open(&path).unwrap();

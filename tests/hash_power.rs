@@ -19,6 +19,7 @@ use common::{Rng, rounds, seed};
 use credenza::hash::{Hash, recover};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// How many images are made up of each disk.
 const IMAGES: u64 = 5;
@@ -646,7 +647,9 @@ fn what_was_wiped_while_others_synced_is_not_back_after_a_power_failure() {
             batch.leave();
             // He cannot wait for the disk before this thread has.
             let mut next = fork(|| drop(other.transaction()));
+            let begun = Instant::now();
             while !batch.is_wiped() {
+                assert!(begun.elapsed().as_secs() < 60, "nobody wipes it");
                 std::thread::yield_now();
             }
             next.kill();
@@ -668,12 +671,12 @@ impl Unpublished {
         syncs::with(Disk::look);
     }
 
-    /// Whether somebody has wiped it, and noted that the next sync is one of the whole file.
+    /// Whether somebody has wiped it, and noted that this is to be on the disk first.
     fn is_wiped(&self) -> bool {
         let (mut bytes, mut mark) = (vec![0; self.bytes.len()], [0]);
         self.file.read_exact_at(&mut bytes, self.at).unwrap();
         self.file.read_exact_at(&mut mark, 2384).unwrap();
-        bytes.iter().all(|byte| *byte == 0) && mark[0] & 4 != 0
+        bytes.iter().all(|byte| *byte == 0) && mark[0] & 16 != 0
     }
 }
 

@@ -268,8 +268,8 @@ impl Core {
         if is_same() { before.map(Some) } else { Ok(None) }
     }
 
-    /// The leaf that a note is of, with what that says undone. Nothing is looked at through the map, in which others may be
-    /// changing it.
+    /// The leaf that a note is of, with what that says undone. Nothing but the table of pages is looked at through the map, in
+    /// which others may be changing it.
     fn undone(&self, note: &Bytes) -> Result<Before> {
         let (page, parts) = Parts::read(note).ok_or_else(bad_note)?;
         let mut bytes = self.copy_of_page(page)?;

@@ -77,7 +77,8 @@ impl Core {
         // came after. Not in the turn, which somebody may want who is writing.
         self.ensure_swept()?;
         if how.has_sums() && self.load(session::WRITING) != 0 {
-            // Unless he is alive: a writer who died has taken the checksums of pages away that are in use still.
+            // A writer who died has taken the checksums of pages away that are in use still. Who is alive, or puts that right
+            // at the moment, leaves some for the next sync.
             drop(Writer::try_begin(self)?);
         }
         // Before the turn: a slot may have to be made by who writes, and he may wait for the turn.

@@ -1,7 +1,8 @@
 //! Files of stores that are not read in place: what wrote them, and how their records come into a store of this library.
 //!
-//! By their first bytes alone, and folders by the names of files in them. The commands were tried with what the stores' own tools had written, with binary keys and
-//! values where the way is not `db_dump`'s; but NTDB's and MDBM's, whose tools Debian does not have.
+//! By their first bytes alone, and folders by the names of files in them. The commands were tried with what the stores' own
+//! tools had written, with binary keys and values where the way is not `db_dump`'s; but NTDB's and MDBM's, whose tools Debian
+//! does not have.
 //!
 //! Threads: functions of their arguments, and of the names in a folder, only.
 

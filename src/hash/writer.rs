@@ -478,7 +478,7 @@ impl<'c> Writer<'c> {
     /// After a failed append: no segment may stay taken.
     #[cold]
     pub(crate) fn give_up(&self) {
-        // If this fails, too, the next writer's preparation says so.
+        // If this fails, too, the store is damaged: a segment stays taken.
         let is_freed = self.discard_unpublished().unwrap_or(true);
         if self.wipe_unpublished() || is_freed {
             // If the disk refuses, it is asked again before anything is appended.

@@ -192,11 +192,11 @@ mod tests {
         const OTHER: u32 = 12_345;
         const FOWNER: u32 = 3;
         let (old, new) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        old.set_permissions(Permissions::from_mode(0o640)).unwrap();
         if fchown(&old, Some(OTHER), Some(OTHER)).is_err() {
             println!("skipped: this user may not give files away");
             return;
         }
-        old.set_permissions(Permissions::from_mode(0o640)).unwrap();
         // SAFETY: the child has one thread, allocates at most, and ends without what its parent registered for its end. The
         // numbers are read and written during the calls: version and process, and twice 32 rights of three kinds.
         let pid = unsafe {

@@ -6,7 +6,10 @@
 
 use crate::common::power::Disk;
 use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::mem::ManuallyDrop;
 use std::ops::Range;
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -100,7 +103,9 @@ pub fn waits_while(path: &Path, f: impl FnOnce()) -> Vec<Wait> {
 fn watch(fd: libc::c_int) {
     WATCHED.with_borrow_mut(|watched| {
         let Some((path, waits)) = watched else { return };
-        let Ok(meta) = std::fs::metadata(format!("/proc/self/fd/{fd}")) else { return };
+        // SAFETY: who waits for it has it open, and it is not closed here.
+        let file = ManuallyDrop::new(unsafe { File::from_raw_fd(fd) });
+        let meta = file.metadata().expect("what is waited for");
         let named = std::fs::symlink_metadata(path).ok().map(|meta| meta.ino());
         waits.push(Wait { of: meta.ino(), len: meta.len(), named });
     });

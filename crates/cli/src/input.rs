@@ -98,7 +98,7 @@ impl Input {
                 let first = first.map_err(|e| Error::io("read", e).at(&self.name))?;
                 packed_by = Compression::of(first);
                 if first.is_empty() {
-                    // As below.
+                    // Of a terminal it is not asked for again.
                     self.reader = Box::new(io::empty());
                 }
                 format
