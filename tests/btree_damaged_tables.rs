@@ -29,10 +29,9 @@ fn made(folder: &Path, fill: impl FnOnce(&BTree)) -> (PathBuf, Vec<u8>) {
     (path, bytes)
 }
 
-#[test]
-fn a_range_that_is_taken_out_in_part_is_not_committed() {
-    let folder = tempfile::tempdir().unwrap();
-    let (path, mut bytes) = made(folder.path(), |store| {
+/// A store of 5,000 records, one leaf of which is damaged.
+fn with_a_damaged_leaf(folder: &Path) -> PathBuf {
+    let (path, mut bytes) = made(folder, |store| {
         let mut transaction = store.write().unwrap();
         for i in 0..5000 {
             let (key, value) = (format!("key{i:05}"), format!("val{i:05}"));
@@ -43,6 +42,13 @@ fn a_range_that_is_taken_out_in_part_is_not_committed() {
     let page = places(&bytes, b"val03500")[0] / PAGE * PAGE;
     bytes[page + 8] = 0xee;
     fs::write(&path, &bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_range_that_is_taken_out_in_part_is_not_committed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = with_a_damaged_leaf(folder.path());
     let store = BTree::open(&path).unwrap();
     let mut transaction = store.write().unwrap();
     let error = transaction.main().remove_range(..).unwrap_err();
@@ -56,18 +62,7 @@ fn a_range_that_is_taken_out_in_part_is_not_committed() {
 #[test]
 fn going_back_to_a_savepoint_does_not_undo_what_failed_before_it() {
     let folder = tempfile::tempdir().unwrap();
-    let (path, mut bytes) = made(folder.path(), |store| {
-        let mut transaction = store.write().unwrap();
-        for i in 0..5000 {
-            let (key, value) = (format!("key{i:05}"), format!("val{i:05}"));
-            transaction.main().insert(key.as_bytes(), value.as_bytes()).unwrap();
-        }
-        transaction.commit().unwrap();
-    });
-    let page = places(&bytes, b"val03500")[0] / PAGE * PAGE;
-    bytes[page + 8] = 0xee;
-    fs::write(&path, &bytes).unwrap();
-    let store = BTree::open(&path).unwrap();
+    let store = BTree::open(with_a_damaged_leaf(folder.path())).unwrap();
     for is_before in [true, false] {
         let mut transaction = store.write().unwrap();
         let before = transaction.savepoint();

@@ -477,6 +477,12 @@ fn what_is_whole_is_saved() {
     }
 }
 
+/// Takes away what was saved, so that something else can be.
+fn remove(saved: &Path) {
+    fs::remove_file(saved).unwrap();
+    fs::remove_file(index_of(saved)).unwrap();
+}
+
 /// A whole segment was lost with its header, which may be a megabyte, and nothing was said of it.
 #[test]
 fn a_damaged_header_of_a_segment_costs_nothing() {
@@ -511,9 +517,7 @@ fn a_damaged_header_of_a_segment_costs_nothing() {
             let is_same = state_of(&Hash::open(&saved).unwrap(), "saved") == state;
             assert!(is_same, "{headers:?} {byte}: {found:?} of {}", state.len());
             assert_eq!((found.lost_bytes, found.missing_bytes), (0, 0), "{headers:?}");
-            for name in ["saved", "saved-index"] {
-                fs::remove_file(folder.path().join(name)).unwrap();
-            }
+            remove(&saved);
         }
     }
 }
@@ -535,9 +539,7 @@ fn a_log_of_which_nothing_tells_the_beginning_begins_with_its_first_segment() {
         let found = recover(&path, &saved, |_, _| {}).unwrap();
         assert_eq!((found.lost_bytes, found.missing_bytes), (0, 0), "{is_damaged}: {found:?}");
         assert!(state_of(&Hash::open(&saved).unwrap(), "saved") == sample.state, "{is_damaged}");
-        for name in ["saved", "saved-index"] {
-            fs::remove_file(folder.path().join(name)).unwrap();
-        }
+        remove(&saved);
     }
 }
 
@@ -585,9 +587,7 @@ fn of_a_file_that_was_cut_off_it_is_told_where_space_was_used_again() {
         write_anew(&path, &bytes[..end]);
         let found = recover(&path, &saved, |_, _| {}).unwrap();
         assert_ne!(found.missing_bytes, 0, "{end} bytes of {}: {found:?}", bytes.len());
-        for name in ["saved", "saved-index"] {
-            fs::remove_file(folder.path().join(name)).unwrap();
-        }
+        remove(&saved);
     }
 }
 
@@ -613,9 +613,7 @@ fn of_a_small_file_that_was_cut_off_anywhere_it_is_told_where_space_was_used_aga
         let is_whole = || state_of(&Hash::open(&saved).unwrap(), "saved") == state;
         let is_told = found.missing_bytes != 0 || is_whole();
         assert!(is_told, "{end} bytes of {}: {found:?}", bytes.len());
-        for name in ["saved", "saved-index"] {
-            fs::remove_file(folder.path().join(name)).unwrap();
-        }
+        remove(&saved);
     }
 }
 
