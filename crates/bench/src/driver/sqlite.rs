@@ -486,6 +486,7 @@ impl SqliteStore<'_> {
     }
 
     /// Runs a statement that has no rows.
+    #[inline]
     fn once(&self, stmt: *mut Stmt) -> Result<()> {
         let rc = self.step(stmt);
         self.reset(stmt, rc)
@@ -610,15 +611,13 @@ impl Writer for SqliteStore<'_> {
     fn insert(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         self.bind(self.put, 1, key)?;
         self.bind(self.put, 2, value)?;
-        let rc = self.step(self.put);
-        self.reset(self.put, rc)
+        self.once(self.put)
     }
 
     #[inline]
     fn remove(&mut self, key: &[u8]) -> Result<bool> {
         self.bind(self.remove, 1, key)?;
-        let rc = self.step(self.remove);
-        self.reset(self.remove, rc)?;
+        self.once(self.remove)?;
         // SAFETY: the connection is open.
         Ok(unsafe { (self.api.sqlite3_changes)(self.db) } > 0)
     }
