@@ -101,7 +101,7 @@ fn write(store: &BTree, course: &mut Course, rng: &mut Rng, count: u64) -> Vec<E
         let begin = now();
         let mut transaction = store.write().unwrap();
         let number = number_of(transaction.create_table("number").unwrap().read());
-        course.check(number, &seen_within(&mut transaction).unwrap());
+        course.check(number, &seen_within(&transaction).unwrap());
         let version = number + 1;
         perform(&mut transaction, &course.operation(version)).unwrap();
         if rng.below(8) == 0 {
@@ -109,7 +109,7 @@ fn write(store: &BTree, course: &mut Course, rng: &mut Rng, count: u64) -> Vec<E
             continue;
         }
         course.go_to(version);
-        course.check(version, &seen_within(&mut transaction).unwrap());
+        course.check(version, &seen_within(&transaction).unwrap());
         let mut table = transaction.create_table("number").unwrap();
         table.insert(b"", &version.to_le_bytes()).unwrap();
         transaction.commit().unwrap();

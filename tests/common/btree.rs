@@ -1,8 +1,9 @@
 //! The btree engine as a [`Subject`].
 
+use super::pieces;
 use super::subject::{Operation, State, Subject, bury_in};
 use super::write_anew;
-use credenza::btree::{BTree, Snapshot, Table, Transaction};
+use credenza::btree::{BTree, MultiTable, Snapshot, Table, Transaction};
 use credenza::{Get, Result, Scan};
 use std::path::{Path, PathBuf};
 
@@ -14,8 +15,11 @@ pub const LOCKS_AT: [usize; 2] = [2176, 2240];
 /// The same store with its records in three tables: the last byte of a key says in which.
 pub struct Spread(pub BTree);
 
-/// The tables that have a name.
-const NAMES: [&str; 2] = ["one", "two"];
+/// The tables that have a name: one with a value for each key, and one where it is in [`pieces`].
+const WHOLE: &str = "whole";
+const IN_PIECES: &str = "in pieces";
+/// A name that a table has for a part of a transaction.
+const AWAY: &str = "away";
 
 fn number_of(key: &[u8]) -> usize {
     key.last().map_or(0, |last| usize::from(*last % 3))
@@ -31,16 +35,26 @@ pub fn change(
             let savepoint = transaction.savepoint();
             transaction.main().clear()?;
             transaction.create_table("undone")?.insert(key, &[1; 3000])?;
-            transaction.delete_table(NAMES[0])?;
+            transaction.delete_table(WHOLE)?;
+            transaction.rename_table(IN_PIECES, WHOLE)?;
             transaction.rollback_to(savepoint)?;
+            if transaction.rename_table(IN_PIECES, AWAY)? {
+                transaction.rename_table(AWAY, IN_PIECES)?;
+            }
         }
-        let mut table = match number_of(key) {
-            0 => transaction.main(),
-            i => transaction.create_table(NAMES[i - 1])?,
-        };
-        match value {
-            Some(value) => drop(table.insert(key, value)?),
-            None => drop(table.remove(key)?),
+        match (number_of(key), value) {
+            (2, Some(value)) => pieces::put(transaction, IN_PIECES, key, value)?,
+            (2, None) => pieces::take_out(transaction, IN_PIECES, key)?,
+            (i, value) => {
+                let mut table = match i {
+                    0 => transaction.main(),
+                    _ => transaction.create_table(WHOLE)?,
+                };
+                match value {
+                    Some(value) => drop(table.insert(key, value)?),
+                    None => drop(table.remove(key)?),
+                }
+            }
         }
     }
     Ok(())
@@ -54,40 +68,45 @@ pub fn perform(transaction: &mut Transaction<'_>, operation: &Operation) -> Resu
         Operation::Batch(changes) => change(transaction, changes),
         Operation::Clear => {
             transaction.main().clear()?;
-            NAMES.iter().try_for_each(|name| transaction.delete_table(name).map(drop))
+            transaction.delete_table(WHOLE)?;
+            transaction.delete_table(IN_PIECES).map(drop)
         }
         Operation::Compact => Ok(()),
     }
 }
 
-fn put_all(state: &mut State, table: Table<'_>) -> Result<()> {
-    let before = state.len() as u64;
-    table.scan(|key, value| {
-        state.insert(key.to_vec(), value.to_vec());
-        Ok(())
-    })?;
-    assert_eq!(state.len() as u64 - before, table.len(), "a table's length and its scan differ");
-    Ok(())
+/// What is in tables: the main one, and those that are there of the others.
+fn all_of(
+    main: Table<'_>,
+    whole: Option<Table<'_>>,
+    multi: Option<MultiTable<'_>>,
+) -> Result<State> {
+    let mut state = State::new();
+    for table in [Some(main), whole].into_iter().flatten() {
+        let before = state.len() as u64;
+        table.scan(|key, value| {
+            state.insert(key.to_vec(), value.to_vec());
+            Ok(())
+        })?;
+        assert_eq!(
+            state.len() as u64 - before,
+            table.len(),
+            "a table's length and its scan differ"
+        );
+    }
+    multi.map_or(Ok(()), |multi| pieces::put_together(&mut state, multi))?;
+    Ok(state)
 }
 
 /// What is in the three tables of a snapshot.
 pub fn seen_by(snapshot: &Snapshot<'_>) -> Result<State> {
-    let mut state = State::new();
-    put_all(&mut state, snapshot.main())?;
-    for name in NAMES {
-        snapshot.table(name)?.map_or(Ok(()), |table| put_all(&mut state, table))?;
-    }
-    Ok(state)
+    all_of(snapshot.main(), snapshot.table(WHOLE)?, snapshot.multi_table(IN_PIECES)?)
 }
 
 /// The same of a transaction.
-pub fn seen_within(transaction: &mut Transaction<'_>) -> Result<State> {
-    let mut state = State::new();
-    put_all(&mut state, transaction.main().read())?;
-    for name in NAMES {
-        transaction.table(name)?.map_or(Ok(()), |table| put_all(&mut state, table.read()))?;
-    }
-    Ok(state)
+pub fn seen_within(transaction: &Transaction<'_>) -> Result<State> {
+    let whole = transaction.read_table(WHOLE)?;
+    all_of(transaction.read_main(), whole, transaction.read_multi_table(IN_PIECES)?)
 }
 
 /// What is in a copy of a store that is opened to be read only; nothing is written to it. A copy, for
@@ -150,18 +169,20 @@ impl Subject for Spread {
 
     fn len(&self) -> Result<u64> {
         let snapshot = self.0.read()?;
-        let mut len = snapshot.main().len();
-        for name in NAMES {
-            len += snapshot.table(name)?.map_or(0, |table| table.len());
-        }
-        Ok(len)
+        let whole = snapshot.table(WHOLE)?.map_or(0, |table| table.len());
+        let in_pieces = snapshot.multi_table(IN_PIECES)?.map_or(Ok(0), pieces::keys)?;
+        Ok(snapshot.main().len() + whole + in_pieces)
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>> {
         let snapshot = self.0.read()?;
         let table = match number_of(key) {
             0 => Some(snapshot.main()),
-            i => snapshot.table(NAMES[i - 1])?,
+            1 => snapshot.table(WHOLE)?,
+            _ => {
+                let table = snapshot.multi_table(IN_PIECES)?;
+                return table.map_or(Ok(None), |table| pieces::get(table, key));
+            }
         };
         let Some(table) = table else { return Ok(None) };
         Ok(table.get(key)?.map(<[u8]>::to_vec))

@@ -9,6 +9,7 @@ pub mod full;
 pub mod hash;
 pub mod history;
 pub mod mount;
+pub mod pieces;
 pub mod power;
 pub mod recording;
 pub mod sample;
