@@ -162,11 +162,14 @@ man: build ## write the manual pages to target/man
 	"$(PROGRAM)" man "$(TARGET_DIR)/man"
 
 install: build man ## install program, manual and completions below PREFIX=/usr/local
-	@bash_completions="$(DESTDIR)$(PREFIX)/share/bash-completion/completions"
+	@share="$(DESTDIR)$(PREFIX)/share"
 	install -D -m 755 "$(PROGRAM)" "$(DESTDIR)$(PREFIX)/bin/credenza"
-	install -d "$(DESTDIR)$(PREFIX)/share/man/man1" "$$bash_completions"
-	install -m 644 "$(TARGET_DIR)"/man/*.1 "$(DESTDIR)$(PREFIX)/share/man/man1"
-	"$(PROGRAM)" completions bash >"$$bash_completions/credenza"
+	install -d "$$share/man/man1"
+	install -m 644 "$(TARGET_DIR)"/man/*.1 "$$share/man/man1"
+	completions() { "$(PROGRAM)" completions "$$1" | install -D -m 644 /dev/stdin "$$share/$$2"; }
+	completions bash bash-completion/completions/credenza
+	completions fish fish/vendor_completions.d/credenza.fish
+	completions zsh zsh/site-functions/_credenza
 	echo "installed $(DESTDIR)$(PREFIX)/bin/credenza"
 
 clean: ## remove what was built and measured
