@@ -164,6 +164,8 @@ man: build ## write the manual pages to target/man
 install: build man ## install program, manual and completions below PREFIX=/usr/local
 	@share="$(DESTDIR)$(PREFIX)/share"
 	install -D -m 755 "$(PROGRAM)" "$(DESTDIR)$(PREFIX)/bin/credenza"
+	# What only a profile needs is four fifths of the file.
+	strip --strip-debug "$(DESTDIR)$(PREFIX)/bin/credenza" || true
 	install -d "$$share/man/man1"
 	install -m 644 "$(TARGET_DIR)"/man/*.1 "$$share/man/man1"
 	completions() { "$(PROGRAM)" completions "$$1" | install -D -m 644 /dev/stdin "$$share/$$2"; }
