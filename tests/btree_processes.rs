@@ -401,8 +401,27 @@ fn a_fork_leaves_its_parents_transaction_alone() {
         let mut process = fork(|| {
             sys::give_up_after(60);
             let mut transaction = cell.take().unwrap();
-            let error = transaction.rollback_to(savepoint).unwrap_err().to_string();
-            assert!(error.contains("fork"), "{error}");
+            // Its pages are the parent's, and both would write to them.
+            let mut errors = vec![
+                transaction.main().insert(&ordered(0), &[3; 100]).unwrap_err(),
+                transaction.main().insert(&ordered(1000), &[3; 5000]).unwrap_err(),
+                transaction.main().remove(&ordered(1)).unwrap_err(),
+                transaction.main().remove_range(&b""[..]..).unwrap_err(),
+                transaction.main().pop_first().unwrap_err(),
+                transaction.main().clear().unwrap_err(),
+                transaction.delete_table("other").map(drop).unwrap_err(),
+                transaction.rollback_to(savepoint).unwrap_err(),
+            ];
+            let mut cursor = transaction.main().cursor();
+            assert!(cursor.first().unwrap());
+            errors.extend([cursor.put(&[3; 100]).unwrap_err(), cursor.remove().unwrap_err()]);
+            drop(cursor);
+            let table = transaction.create_table("empty");
+            errors.extend(table.and_then(|mut table| table.bulk_load([Ok((b"key", b""))])).err());
+            for error in errors.iter().map(ToString::to_string) {
+                assert!(error.contains("fork"), "{error}");
+            }
+            assert_eq!(errors.len(), 11);
             if is_committed {
                 let error = transaction.commit().unwrap_err().to_string();
                 assert!(error.contains("fork"), "{error}");

@@ -47,8 +47,9 @@ impl Writer<'_> {
         self.whole(|writer| writer.insert_whole(tree, key, value, old))
     }
 
-    /// Does something that may leave a tree half changed if it fails.
+    /// Does something that may leave a tree half changed if it fails; not in a fork, which has the parent's pages.
     pub(super) fn whole<R>(&mut self, change: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+        self.check_process()?;
         // Also if it panics.
         let was_broken = std::mem::replace(&mut self.is_broken, true);
         let done = change(self);

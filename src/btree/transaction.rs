@@ -23,8 +23,8 @@ use crate::{Error, Result};
 
 /// A transaction: what it changes is seen by itself alone until it is committed, and is gone if it
 /// is dropped instead. There is one at a time in all processes; others wait for it when they begin
-/// theirs. It is its process's alone: a child that is forked meanwhile can neither commit nor undo
-/// it, and must change nothing in it.
+/// theirs. It is its process's alone: a child that is forked meanwhile can neither change,
+/// commit nor undo it, and what it reads in it may be half changed.
 ///
 /// ```
 /// # use credenza::btree::BTree;
