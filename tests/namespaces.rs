@@ -6,8 +6,8 @@ mod common;
 use common::sys::{self, Status, fork};
 use common::{child, is_child};
 use credenza::ErrorKind;
-use credenza::btree::BTree;
-use credenza::hash::Hash;
+use credenza::btree::{self, BTree};
+use credenza::hash::{self, Hash};
 
 /// Runs a test in a process of its own, which has opened nothing before it is in another namespace.
 fn passes_alone(test: &str) {
@@ -236,6 +236,83 @@ fn a_fork_in_another_namespace_takes_no_part_in_what_it_inherits() {
         (2..20).for_each(|byte| fill(&btree, byte));
         assert!(held.main().iter().all(|record| record.unwrap().1 == [1; 100]));
         drop(value);
+    });
+    assert_eq!(outside.wait(), Status::Exited(0));
+}
+
+/// The first process of a namespace has the number 1, and so has its fork in another one: taken for each other, the fork let go
+/// of what its parent held, and went on with what that had begun.
+#[test]
+fn a_fork_with_the_number_of_its_parent_leaves_what_is_its_parents() {
+    if !is_child() {
+        return passes_alone("a_fork_with_the_number_of_its_parent_leaves_what_is_its_parents");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let mut outside = fork(|| {
+        sys::give_up_after(60);
+        if !sys::let_children_count_anew() {
+            println!("skipped: this user may not have another namespace of processes");
+            return;
+        }
+        let mut first = fork(|| {
+            // Before this process has other numbers for its children.
+            let mut another = fork(|| {
+                sys::stop_here();
+                let lock_timeout = std::time::Duration::from_millis(1);
+                let hash = hash::OpenOptions::new().lock_timeout(lock_timeout).open(path("hash"));
+                let btree =
+                    btree::OpenOptions::new().lock_timeout(lock_timeout).open(path("btree"));
+                let (hash, btree) = (hash.unwrap(), btree.unwrap());
+                let errors = [hash.remove(b"key").map(drop), btree.insert(b"a", b"b").map(drop)];
+                for error in errors.map(Result::unwrap_err) {
+                    assert!(matches!(error.kind(), ErrorKind::Busy { .. }), "{error}");
+                }
+                assert_eq!((btree.stats().unwrap().readers.len(), hash.readers().len()), (1, 1));
+            });
+            assert_eq!(another.wait(), Status::Stopped(sys::SIGSTOP));
+            let hash = Hash::create(path("hash")).unwrap();
+            let btree = BTree::create(path("btree")).unwrap();
+            hash.insert(b"key", b"value").unwrap();
+            fill(&btree, 1);
+            let held = btree.read().unwrap();
+            let value = hash.get(b"key").unwrap();
+            let mut change = hash.transaction().unwrap();
+            change.insert(b"key", b"other").unwrap();
+            btree.insert(b"newer", b"value").unwrap();
+            let mut transaction = btree.write().unwrap();
+            transaction.main().insert(b"key", b"other").unwrap();
+            let built = credenza::constant::Builder::create(path("built")).unwrap();
+            assert!(sys::let_children_count_anew());
+            let Some(mut inside) = sys::fork_here() else {
+                assert_eq!(std::process::id(), 1);
+                let errors = [
+                    transaction.main().insert(b"key", b"third").map(drop).unwrap_err(),
+                    transaction.commit().map(drop).unwrap_err(),
+                    change.commit().unwrap_err(),
+                ];
+                for error in errors.map(|error| error.to_string()) {
+                    assert!(error.contains("fork"), "{error}");
+                }
+                drop((held, value, built));
+                drop((hash, btree));
+                sys::end();
+            };
+            assert_eq!(std::process::id(), 1);
+            assert_eq!(inside.wait(), Status::Exited(0));
+            // Nobody else comes in, and what is read is kept.
+            sys::signal(another.pid(), sys::SIGCONT);
+            assert_eq!(another.wait(), Status::Exited(0));
+            assert_eq!(hash.get(b"key").unwrap().as_deref(), Some(&b"value"[..]));
+            change.commit().unwrap();
+            transaction.commit().unwrap();
+            (2..20).for_each(|byte| fill(&btree, byte));
+            assert!(held.main().iter().all(|record| record.unwrap().1 == [1; 100]));
+            assert_eq!(value.as_deref(), Some(&b"value"[..]));
+            built.finish().unwrap();
+            assert!(path("built").exists());
+        });
+        assert_eq!(first.wait(), Status::Exited(0));
     });
     assert_eq!(outside.wait(), Status::Exited(0));
 }

@@ -181,7 +181,8 @@ fn layering(file: &File) -> Vec<String> {
     let shared: &[&str] = match own {
         "os" => &["magic"],
         "magic" => &["bytes"],
-        "bytes" | "capability" | "checksum" | "durability" | "keyhash" | "sort" => &[],
+        "bytes" | "capability" | "checksum" | "keyhash" | "sort" => &[],
+        "durability" => &["os"],
         "stats" => &["os", "bytes"],
         "record" => &["os", "bytes", "stats"],
         "observe" => &["record", "stats"],

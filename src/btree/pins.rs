@@ -41,7 +41,7 @@ use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, now_ms, renew, take_if_over, term,
 };
-use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
+use crate::os::process::{forks, is_alive, own_pid, own_start, unix_ms};
 use crate::os::shared::no_room_for_changes;
 use crate::{Error, Result};
 use std::cell::Cell;
@@ -81,6 +81,8 @@ const START_MASK: u64 = (1 << PID_SHIFT) - 1;
 pub(crate) struct Pin<'c> {
     slot: Slot<'c>,
     owner: u64,
+    /// What [`forks`] was when it was taken.
+    forks: u32,
 }
 
 impl Holds for Pin<'_> {}
@@ -89,7 +91,7 @@ impl Drop for Pin<'_> {
     #[inline(always)]
     fn drop(&mut self) {
         // After a fork the child drops what is the parent's.
-        if self.owner >> PID_SHIFT == u64::from(own_pid()) {
+        if self.forks == forks() {
             self.slot.stamp.store(0, Ordering::Release);
             self.slot.owner.store(0, Ordering::Release);
         }
@@ -184,7 +186,7 @@ pub(crate) fn reserve(core: &Core) -> Result<Pin<'_>> {
     match slot(core, last) {
         // Who has the topmost looks for a lower one the next time, lest the mark stay where it is for him.
         Some(slot) if (last + 1 < used || last < used.min(FEW)) && take(slot, NOBODY, owner) => {
-            Ok(Pin { slot, owner })
+            Ok(Pin { slot, owner, forks: forks() })
         }
         _ => any(core, owner),
     }
@@ -226,7 +228,7 @@ impl Pin<'_> {
 #[cold]
 fn nothing(core: &Core) -> Result<Pin<'_>> {
     let slot = slot(core, 0).ok_or_else(|| Error::invalid("the store has no slots of readers"))?;
-    Ok(Pin { slot, owner: NOBODY })
+    Ok(Pin { slot, owner: NOBODY, forks: 0 })
 }
 
 #[inline(always)]
@@ -280,7 +282,7 @@ fn lowest(core: &Core, owner: u64) -> Option<Pin<'_>> {
     // After the slot was taken: it may have been parked until then.
     core.word(session::SLOTS_USED).fetch_max(i as u64 + 1, Ordering::SeqCst);
     LAST.set(i as u64);
-    Some(Pin { slot, owner })
+    Some(Pin { slot, owner, forks: forks() })
 }
 
 /// Lowers the mark if it is far above what is held; only who has the writer's lock.
@@ -362,6 +364,8 @@ pub(crate) fn note_time(pin: &Pin<'_>) {
 pub(crate) struct Claim<'c> {
     slot: Slot<'c>,
     owner: u64,
+    /// What [`forks`] was when the pin was taken.
+    forks: u32,
     /// How long it was when it began.
     lease: Duration,
 }
@@ -381,7 +385,7 @@ impl Claim<'_> {
 
     /// Whether it is another process's, which this one was forked from.
     pub(crate) fn is_of_parent(&self) -> bool {
-        self.owner >> PID_SHIFT != u64::from(own_pid())
+        self.forks != forks()
     }
 
     /// Has the lease end so long from now, if the pin is still there; whether it is.
@@ -405,7 +409,7 @@ pub(crate) fn lease<'c>(pin: &Pin<'c>, lease: Duration) -> Option<Claim<'c>> {
     let (begin, end) = term(lease);
     pin.slot.begin.store(begin, Ordering::Relaxed);
     pin.slot.time.store(lease_to(end), Ordering::Release);
-    Some(Claim { slot: pin.slot, owner: pin.owner, lease })
+    Some(Claim { slot: pin.slot, owner: pin.owner, forks: pin.forks, lease })
 }
 
 fn all_slots(core: &Core) -> impl Iterator<Item = Slot<'_>> {

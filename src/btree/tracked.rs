@@ -9,7 +9,7 @@
 //! Threads: written by who has the writer's lock, read by who has that for syncs.
 
 use crate::os::atomic::{AtomicU32, Ordering};
-use crate::os::process::own_pid;
+use crate::os::process::forks;
 use std::collections::VecDeque;
 use std::sync::Mutex;
 
@@ -19,9 +19,9 @@ pub(crate) const MAX: usize = 512;
 /// What was changed in a row of commits.
 #[derive(Debug, Default)]
 pub(crate) struct Tracked {
-    /// The process that does so; 0: nobody. A child that was forked does not: a thread that it does
-    /// not have may have been at it.
-    pid: AtomicU32,
+    /// What [`forks`] is in the process that does so; 0: nobody. A child that was forked does not: a
+    /// thread that it does not have may have been at it.
+    forks: AtomicU32,
     row: Mutex<Row>,
 }
 
@@ -37,12 +37,12 @@ struct Row {
 impl Tracked {
     /// Begins to note.
     pub(crate) fn begin(&self) {
-        self.pid.store(own_pid(), Ordering::Relaxed);
+        self.forks.store(forks(), Ordering::Relaxed);
     }
 
     #[inline(always)]
     pub(crate) fn is_on(&self) -> bool {
-        self.pid.load(Ordering::Relaxed) == own_pid()
+        self.forks.load(Ordering::Relaxed) == forks()
     }
 
     fn with<R>(&self, f: impl FnOnce(&mut Row) -> R) -> Option<R> {

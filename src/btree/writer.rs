@@ -21,7 +21,7 @@ use super::sync::How;
 use super::tree::Pages;
 use super::view::Own;
 use crate::os::atomic::{Ordering, fence};
-use crate::os::process::own_pid;
+use crate::os::process::forks;
 use crate::os::shared::SharedMap;
 use crate::stats::Moved;
 use crate::{Error, Result};
@@ -109,8 +109,8 @@ pub(crate) struct Writer<'c> {
     pub checks: bool,
     /// An error left something half done.
     pub is_broken: bool,
-    /// Who it is: a child that was forked meanwhile has a copy, and neither the lock nor the right.
-    pid: u32,
+    /// What [`forks`] is where it is: a child that was forked meanwhile has a copy, and neither the lock nor the right.
+    forks: u32,
     is_done: bool,
 }
 
@@ -208,7 +208,7 @@ impl<'c> Writer<'c> {
         let own = Own::new(lock, &core.map, stamp);
         let mut scratch = core.scratch();
         scratch.space.begin(core, &base);
-        let (is_broken, is_done, pid) = (false, false, own_pid());
+        let (is_broken, is_done, forks) = (false, false, forks());
         Ok(Writer {
             core,
             own,
@@ -219,19 +219,18 @@ impl<'c> Writer<'c> {
             near: None,
             checks: core.checks_reads(),
             is_broken,
-            pid,
+            forks,
             is_done,
         })
     }
 
     /// An error in a process that was forked since this writer began.
+    #[inline(always)]
     pub(crate) fn check_process(&self) -> Result<()> {
-        if self.pid == own_pid() {
+        if self.forks == forks() {
             return Ok(());
         }
-        Err(Error::invalid(
-            "this transaction was begun before the fork of this process: it is the parent's",
-        ))
+        Err(is_parents())
     }
 
     /// Writes pages under a new stamp: those written so far are as those of a commit.
@@ -314,6 +313,12 @@ impl<'c> Writer<'c> {
         self.core.word(session::WRITING).store(0, Ordering::Release);
         self.is_done = true;
     }
+}
+
+#[cold]
+fn is_parents() -> Error {
+    let what = "this transaction was begun before the fork of this process: it is the parent's";
+    Error::invalid(what)
 }
 
 impl Drop for Writer<'_> {

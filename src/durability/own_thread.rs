@@ -4,6 +4,7 @@
 //! waits for ever, what it had locked stays locked, and a thread of that process may have its number by now.
 
 use crate::Error;
+use crate::os::process::forks_and_pid;
 use std::thread::{Builder, JoinHandle, Result};
 
 /// A thread, and the sender `S` whose end tells it to end; dropped, it is waited for.
@@ -11,8 +12,8 @@ use std::thread::{Builder, JoinHandle, Result};
 pub(crate) struct OwnThread<S, T> {
     /// There until it is ended.
     running: Option<(S, JoinHandle<T>)>,
-    /// The process that has it.
-    pid: u32,
+    /// What [`forks_and_pid`] gave in the process that has it.
+    owner: (u32, u32),
 }
 
 impl<S, T: Send + 'static> OwnThread<S, T> {
@@ -25,19 +26,19 @@ impl<S, T: Send + 'static> OwnThread<S, T> {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> crate::Result<OwnThread<S, T>> {
         let thread = Builder::new().spawn(work).map_err(|e| Error::io("start a thread for", e))?;
-        Ok(OwnThread { running: Some((sender, thread)), pid: std::process::id() })
+        Ok(OwnThread { running: Some((sender, thread)), owner: forks_and_pid() })
     }
 }
 
 impl<S, T> OwnThread<S, T> {
     /// None: as if it were ended.
     pub(crate) fn none() -> OwnThread<S, T> {
-        OwnThread { running: None, pid: std::process::id() }
+        OwnThread { running: None, owner: forks_and_pid() }
     }
 
     /// Whether this process was forked since.
     pub(crate) fn is_of_parent(&self) -> bool {
-        self.pid != std::process::id()
+        self.owner != forks_and_pid()
     }
 
     /// What it is told by, until it is ended.

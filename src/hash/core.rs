@@ -24,7 +24,7 @@ use crate::os::lock::{Got, RobustLock, Want, lock_range};
 use crate::os::newest::Newest;
 use crate::os::opening::{OPEN, Opening, READING, await_free, if_alone, opening, refuse_writers};
 use crate::os::place::sync_folder_of;
-use crate::os::process::{moves, own_pid, prepare, random_word};
+use crate::os::process::{forks, moves, prepare, random_word};
 use crate::os::publish;
 use crate::os::session::{Session, Standing};
 use crate::os::shared::{SharedMap, memory_file};
@@ -60,8 +60,8 @@ pub(crate) struct Core {
     /// The index is this process's alone: made for reading where nobody may write.
     pub is_private: AtomicBool,
     seen_at_opening: [u64; 4],
-    /// The process that opened it.
-    pub pid: u32,
+    /// What [`forks`] was where it was opened.
+    pub forks: u32,
     /// How often it had moved then.
     moves: u32,
     /// Transactions that are neither committed nor dropped.
@@ -229,7 +229,7 @@ impl Core {
             has_joined: AtomicBool::new(false),
             is_private,
             seen_at_opening,
-            pid: own_pid(),
+            forks: forks(),
             moves: moves(),
             transactions,
             met_pending: AtomicU32::new(LONG_PATIENCE),

@@ -12,7 +12,7 @@ use super::writer::Writer;
 use crate::durability::Durability;
 use crate::observe::{self, REMOVED, Recorder, Walk};
 use crate::os::file::copied;
-use crate::os::process::own_pid;
+use crate::os::process::forks;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
 use crate::{Bytes, Result};
 
@@ -185,7 +185,7 @@ impl Transaction<'_> {
     #[inline(always)]
     pub(super) fn record_change(&self, key: &[u8], value: Option<&[u8]>) {
         if let Some(recorder) = &self.store.shared.recorder
-            && self.pid == own_pid()
+            && self.forks == forks()
         {
             recorder.batched(key, value);
         }

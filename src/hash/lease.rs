@@ -10,7 +10,7 @@ use super::handle::Hash;
 use super::pins::LeasedPin;
 use super::reader::Found;
 use crate::os::file::{buffer, read_exact_at};
-use crate::os::process::own_pid;
+use crate::os::process::forks;
 use crate::os::shared::SharedMap;
 use crate::{Error, Result};
 use std::time::Duration;
@@ -20,8 +20,8 @@ use std::time::Duration;
 pub struct LeasedValue<'s> {
     store: &'s Hash,
     inner: Inner<'s>,
-    /// The process that has the lease.
-    pid: u32,
+    /// What [`forks`] is in the process that has the lease.
+    forks: u32,
 }
 
 #[derive(Debug)]
@@ -53,7 +53,7 @@ impl Core {
                 }
                 Found::Copied(value) => Inner::Copied(value),
             };
-            LeasedValue { store, inner, pid: own_pid() }
+            LeasedValue { store, inner, forks: forks() }
         }))
     }
 }
@@ -120,6 +120,6 @@ impl LeasedValue<'_> {
 
     #[cold]
     fn expired(&self, pin: &LeasedPin<'_>) -> Error {
-        self.store.named(Error::expired(pin.lease(), self.pid != own_pid()))
+        self.store.named(Error::expired(pin.lease(), self.forks != forks()))
     }
 }

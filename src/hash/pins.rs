@@ -20,7 +20,7 @@ use crate::os::atomic::{AtomicU64, Ordering, fence};
 use crate::os::lease::{
     end_of, has_lease, is_leased, is_taken, lease_to, lengths, renew, take_if_over, term,
 };
-use crate::os::process::{is_alive, own_pid, own_start, unix_ms};
+use crate::os::process::{forks, is_alive, own_pid, own_start, unix_ms};
 use crate::os::shared::SharedMap;
 use std::cell::Cell;
 use std::time::Duration;
@@ -35,7 +35,8 @@ const BEGIN: usize = 5;
 #[derive(Debug)]
 pub(crate) struct Pin<'d> {
     line: &'d [AtomicU64; 8],
-    mark: u64,
+    /// What [`forks`] was when it was taken.
+    forks: u32,
 }
 
 impl Holds for Pin<'_> {}
@@ -44,7 +45,7 @@ impl Pin<'_> {
     /// Whether it is this process's: after a fork the child has what is the parent's.
     #[inline(always)]
     fn is_own(&self) -> bool {
-        self.mark >> PID_SHIFT == u64::from(own_pid())
+        self.forks == forks()
     }
 }
 
@@ -164,7 +165,7 @@ pub(crate) fn try_pin(data: &SharedMap) -> Option<Pin<'_>> {
         }
         line[2].store(0, Ordering::Relaxed);
         line[3].store(mark, Ordering::Release);
-        return Some(Pin { line, mark });
+        return Some(Pin { line, forks: forks() });
     }
     try_another(data, mark)
 }
@@ -195,7 +196,7 @@ fn try_another(data: &SharedMap, mark: u64) -> Option<Pin<'_>> {
                 line[2].store(0, Ordering::Relaxed);
                 line[3].store(mark, Ordering::Release);
                 LAST.set(i);
-                return Some(Pin { line, mark });
+                return Some(Pin { line, forks: forks() });
             }
         }
         if !is_cleared {

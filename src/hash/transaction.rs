@@ -7,7 +7,7 @@ use super::batch::{change, make_changes};
 use super::handle::{Hash, sum};
 use super::writer::{Writer, check_sizes};
 use crate::os::atomic::Ordering;
-use crate::os::process::own_pid;
+use crate::os::process::forks;
 use crate::stats::{Done, Operation, Outcome};
 use crate::{Error, Result, Scan};
 use std::collections::BTreeMap;
@@ -23,9 +23,13 @@ impl Hash {
     pub fn transaction(&self) -> Result<Transaction<'_>> {
         let writer = self.core().changer().map_err(|e| self.named(e))?;
         self.core().transactions.fetch_add(1, Ordering::Relaxed);
-        let pid = own_pid();
         self.record_begin(std::iter::empty());
-        Ok(Transaction { store: self, writer: Some(writer), pid, changes: BTreeMap::new() })
+        Ok(Transaction {
+            store: self,
+            writer: Some(writer),
+            forks: forks(),
+            changes: BTreeMap::new(),
+        })
     }
 }
 
@@ -47,8 +51,8 @@ pub struct Transaction<'s> {
     pub(super) store: &'s Hash,
     /// There until it is committed.
     writer: Option<Writer<'s>>,
-    /// The process that has the lock: after a fork the child has what is the parent's.
-    pub(super) pid: u32,
+    /// What [`forks`] is in the process that has the lock: after a fork the child has what is the parent's.
+    pub(super) forks: u32,
     changes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
 }
 
@@ -62,7 +66,7 @@ impl Drop for Transaction<'_> {
     fn drop(&mut self) {
         // In a fork the lock stays its parent's: there the store must not be closed as if it were free.
         let writer = self.writer.take();
-        if self.pid != own_pid() {
+        if self.forks != forks() {
             // What everybody sees is its parent's to say, and that it is undone, if it is.
             std::mem::forget(writer);
             return;
@@ -211,7 +215,7 @@ impl Transaction<'_> {
 
     /// After a fork the lock is the parent's alone, and so is what it keeps others from changing.
     fn check_own(&self) -> Result<()> {
-        if self.pid == own_pid() {
+        if self.forks == forks() {
             return Ok(());
         }
         Err(self.store.named(Error::invalid(

@@ -9,7 +9,7 @@ use super::pins;
 use super::record::{Kind, RecordHeader, SHORT_HEADER, is_dead, marked, short_put, short_room};
 use super::writer::Writer;
 use crate::os::atomic::{AtomicU64, Ordering};
-use crate::os::process::own_pid;
+use crate::os::process::forks;
 use crate::os::shared::SharedMap;
 
 /// A promise that no segment of the log is written over while it lives: the pin of a reader, or
@@ -26,7 +26,7 @@ pub(crate) fn drop_replaced_indexes(core: &Core, writer: Option<&Writer<'_>>) {
         return;
     }
     // In a forked process a pin may be its parent's, of whom it is a copy in the middle of a look.
-    let is_forked = core.pid != own_pid();
+    let is_forked = core.forks != forks();
     let may_go = |index: &Index| match writer {
         None => true,
         Some(writer) if std::ptr::eq(index, writer.index) => false,

@@ -22,7 +22,7 @@ mod signal;
 use super::file::check_length;
 use super::holes::file_system;
 use super::place::proc_path;
-use super::process::{monotonic_ns, own_pid, prepare};
+use super::process::{forks, monotonic_ns, prepare};
 use crate::{Error, Result};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -90,9 +90,9 @@ struct Slot {
     /// From and to which address each map is; nowhere if there is none. And how many have no place here.
     maps: [[AtomicUsize; 2]; MAPS],
     others: AtomicU32,
-    /// Which process set it aside.
-    pid: AtomicU32,
-    /// Which process is setting it aside.
+    /// What [`forks`] is in the process that set it aside; 0: nobody did.
+    owner: AtomicU32,
+    /// The same of who is setting it aside.
     busy: AtomicU32,
     /// Whether it cannot be set aside for another reason than that there is no room.
     goes_without: AtomicBool,
@@ -118,7 +118,7 @@ impl Slot {
             device: AtomicU64::new(0),
             maps: [const { [const { AtomicUsize::new(0) }; 2] }; MAPS],
             others: AtomicU32::new(0),
-            pid: AtomicU32::new(0),
+            owner: AtomicU32::new(0),
             busy: AtomicU32::new(0),
             goes_without: AtomicBool::new(false),
             tried: AtomicU64::new(0),
@@ -178,7 +178,7 @@ impl Slot {
         let before = self.users.fetch_update(Ordering::AcqRel, Ordering::Relaxed, less);
         if before == Ok(1) {
             PARTS.iter().for_each(|part| self.close(*part));
-            self.pid.store(0, Ordering::Release);
+            self.owner.store(0, Ordering::Release);
             self.users.store(0, Ordering::Release);
         }
     }
@@ -196,7 +196,7 @@ impl Slot {
 
     /// Whether what is set aside is that of the process that this one was forked from.
     fn is_of_others(&self) -> bool {
-        self.pid.load(Ordering::SeqCst) != own_pid()
+        self.owner.load(Ordering::SeqCst) != forks()
     }
 
     /// Whether nobody is about to empty a file; waits a second for it.
@@ -219,9 +219,9 @@ impl Slot {
     /// Sets both parts aside, beside `store`, unless they are; in files of its own for this process. One thread at a time:
     /// an error for another.
     fn set_aside(&self, store: &File) -> io::Result<()> {
-        let pid = own_pid();
+        let own = forks();
         // A thread of another process is none that will ever end here.
-        let begin = |busy| (busy != pid).then_some(pid);
+        let begin = |busy| (busy != own).then_some(own);
         if self.busy.fetch_update(Ordering::AcqRel, Ordering::Relaxed, begin).is_err() {
             return Err(io::ErrorKind::WouldBlock.into());
         }
@@ -229,7 +229,7 @@ impl Slot {
             // Nobody empties here what that process believes it has; nor does who was about to there end here.
             PARTS.iter().for_each(|part| self.close(*part));
             self.emptying.store(0, Ordering::SeqCst);
-            self.pid.store(pid, Ordering::SeqCst);
+            self.owner.store(own, Ordering::SeqCst);
         }
         let done = PARTS.iter().rev().try_for_each(|part| self.set_aside_part(store, *part));
         self.busy.store(0, Ordering::Release);
@@ -474,7 +474,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (slot, store) = slot_and_store(folder.path());
         assert!(may_change(&slot, &store));
-        for (busy, emptying) in [(own_pid(), 0), (0, 1)] {
+        for (busy, emptying) in [(forks(), 0), (0, 1)] {
             slot.held(Part::Changes).store(NONE, Relaxed);
             slot.busy.store(busy, Relaxed);
             slot.emptying.store(emptying, Relaxed);
@@ -504,7 +504,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (slot, store) = slot_and_store(folder.path());
         assert!(may_change(&slot, &store));
-        slot.pid.store(own_pid() + 1, Relaxed);
+        slot.owner.store(forks() + 1, Relaxed);
         let files = PARTS.map(|part| slot.file(part).load(Relaxed));
         // SAFETY: open, as what was set aside is; the copy is this test's.
         let parents = unsafe { File::from_raw_fd(libc::dup(files[0])) };

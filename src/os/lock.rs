@@ -46,8 +46,9 @@ pub(crate) const LAYOUT: u64 = {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RobustLock<'m> {
     words: &'m [AtomicU64; LOCK_BYTES as usize / 8],
-    /// This process cannot take it, as it has another number than those know it by who would wait for it.
-    has_moved: bool,
+    /// How often the process had moved ([`moves`]) by whose number it may be taken: one that has moved since has another than
+    /// those know it by who would wait for it; or has the same, and is another.
+    moves: u32,
     /// What it protects could not be changed ([`SharedMap::check_room`]).
     lacks_room: bool,
 }
@@ -69,13 +70,18 @@ impl<'m> RobustLock<'m> {
         const WORDS: usize = (LOCK_BYTES / 8) as usize;
         let (lines, _) = map.head().as_chunks::<WORDS>();
         let words = &lines[offset as usize / 8 / WORDS];
-        RobustLock { words, has_moved: false, lacks_room: !map.has_room() }
+        RobustLock { words, moves: moves(), lacks_room: !map.has_room() }
     }
 
-    /// The same for who opened the store when its process had moved so often ([`moves`]).
+    /// The same for who opened the store when its process had moved so often.
     #[inline(always)]
-    pub(crate) fn opened_after(self, before: u32) -> RobustLock<'m> {
-        RobustLock { has_moved: before != moves(), ..self }
+    pub(crate) fn opened_after(self, moves: u32) -> RobustLock<'m> {
+        RobustLock { moves, ..self }
+    }
+
+    #[inline(always)]
+    fn has_moved(self) -> bool {
+        self.moves != moves()
     }
 
     fn mutex(self) -> *mut libc::pthread_mutex_t {
@@ -242,7 +248,7 @@ impl<'m> RobustLock<'m> {
 
     /// Whether this thread has the lock.
     pub(crate) fn is_own(self) -> bool {
-        is_own_word(self.words[0].load(Ordering::Acquire))
+        !self.has_moved() && is_own_word(self.words[0].load(Ordering::Acquire))
     }
 
     /// The word that the kernel knows.
@@ -264,17 +270,21 @@ impl<'m> RobustLock<'m> {
     /// An error for who cannot take it, or could not change what it protects.
     #[inline(always)]
     fn check(self) -> Result<()> {
-        if self.has_moved | self.lacks_room { Err(self.refused()) } else { Ok(()) }
+        if self.has_moved() | self.lacks_room { Err(self.refused()) } else { Ok(()) }
     }
 
     #[cold]
     fn refused(self) -> Error {
-        if self.has_moved { has_moved() } else { no_room_for_changes() }
+        if self.has_moved() { has_moved() } else { no_room_for_changes() }
     }
 
     /// Lets the lock go; only who holds it.
     #[inline]
     pub(crate) fn unlock(self) {
+        if self.has_moved() {
+            // Its thread has the number of another, perhaps of the parent's that has it.
+            return;
+        }
         // SAFETY: an initialised mutex; if this thread does not hold it, the call refuses.
         unsafe {
             libc::pthread_mutex_unlock(self.mutex());

@@ -3,7 +3,7 @@
 //! Invariant: whoever has it is a thread of this process, or of the one that made it. A thread that had it when
 //! the process was forked is only in the parent: in the child nobody will ever let it go.
 
-use super::process::own_pid;
+use super::process::{forks, own_pid};
 use crate::{Error, Result};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -15,19 +15,19 @@ const NAP: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub(crate) struct OwnLock<T> {
     value: Mutex<T>,
-    /// The process that made it.
-    pid: u32,
+    /// What [`forks`] was where it was made.
+    forks: u32,
 }
 
 impl<T> OwnLock<T> {
     pub(crate) fn new(value: T) -> OwnLock<T> {
-        OwnLock { value: Mutex::new(value), pid: own_pid() }
+        OwnLock { value: Mutex::new(value), forks: forks() }
     }
 
     /// It, for this thread alone; in a forked process `None` while some thread has it, be it one of the parent.
     /// What a thread that panicked left is taken as it is.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, T>> {
-        if own_pid() == self.pid {
+        if forks() == self.forks {
             return Some(self.value.lock().unwrap_or_else(PoisonError::into_inner));
         }
         self.try_lock()
@@ -38,12 +38,12 @@ impl<T> OwnLock<T> {
         let begin = Instant::now();
         loop {
             let found = self.try_lock();
-            if found.is_some() || own_pid() != self.pid {
+            if found.is_some() || forks() != self.forks {
                 return Ok(found);
             }
             let waited = begin.elapsed();
             if waited >= limit {
-                return Err(Error::busy(waited, Some(self.pid)));
+                return Err(Error::busy(waited, Some(own_pid())));
             }
             std::thread::sleep(NAP.min(limit - waited));
         }

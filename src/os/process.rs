@@ -14,6 +14,8 @@ static PID: AtomicU32 = AtomicU32::new(0);
 static START: AtomicU64 = AtomicU64::new(0);
 /// How often this process, or one that it was forked from, was forked into another namespace of process numbers.
 static MOVES: AtomicU32 = AtomicU32::new(0);
+/// One more than how often this process, or one that it comes from, was forked.
+static FORKS: AtomicU32 = AtomicU32::new(1);
 
 /// This process: its number, right also after a fork. [`prepare`] was called before.
 #[inline(always)]
@@ -39,6 +41,20 @@ fn start_unless_asked() -> u64 {
         ASKED.store(own_pid(), Ordering::Relaxed);
     }
     START.load(Ordering::Relaxed)
+}
+
+/// What no process has in common with those that it comes from by forks, and never 0: whoever noted another has it from one
+/// of those. Numbers of processes do not tell: the first of each namespace is 1, and those of the dead are given again.
+/// [`prepare`] was called before.
+#[inline(always)]
+pub(crate) fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// The same, with what also a child has whom nobody told that it is one: by `_Fork`, or the system call.
+pub(crate) fn forks_and_pid() -> (u32, u32) {
+    prepare();
+    (forks(), std::process::id())
 }
 
 /// How often this process came into another namespace of process numbers, as far as that was by being forked. It takes nobody
@@ -76,6 +92,7 @@ pub(crate) fn prepare() {
         }
         // Between fork and exec only calls that are safe in signal handlers are: no reading of
         // /proc here. A child asks for its start when it needs that.
+        FORKS.fetch_add(1, Ordering::Relaxed);
         START.store(0, Ordering::Relaxed);
         PID.store(pid, Ordering::Relaxed);
         let_go();

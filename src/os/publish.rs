@@ -16,7 +16,7 @@ use super::file::is_same;
 use super::lock::{Want, is_locked, lock_range};
 use super::opening::{BUILDING, OPEN, READING, refuse_open};
 use super::place::{Place, folder_of, led_to, proc_path, sync_folder_of};
-use super::process::is_alive;
+use super::process::{forks_and_pid, is_alive};
 use crate::magic::MAGIC;
 use crate::{Error, Result};
 use std::ffi::{CString, OsStr, OsString};
@@ -42,8 +42,8 @@ pub struct Staged {
     target: Place,
     /// The temporary name, where the filesystem has no unnamed files.
     named: Option<Place>,
-    /// The process that makes it: one that is forked meanwhile leaves its files alone.
-    pid: u32,
+    /// What [`forks_and_pid`] gave in the process that makes it: one that is forked meanwhile leaves its files alone.
+    owner: (u32, u32),
 }
 
 impl Staged {
@@ -84,7 +84,7 @@ impl Staged {
             remove_left(target.path(), None);
         }
         let named = named.map(|path| target.other(path));
-        Ok(Staged { file, target, named, pid: std::process::id() })
+        Ok(Staged { file, target, named, owner: forks_and_pid() })
     }
 
     /// Gives the file the mode (and, where allowed, owner) of one that it belongs to; that of a file which is
@@ -168,7 +168,7 @@ pub(crate) struct Named {
     called: PathBuf,
     further: Option<Further>,
     /// As of a [`Staged`].
-    pid: u32,
+    owner: (u32, u32),
     /// Whose lock tells others that it is being built.
     _lock: File,
 }
@@ -186,7 +186,7 @@ impl Named {
         remove_left(target.path(), further);
         let (lock, path) = named_beside(target.path())?;
         let place = Some(target.other(path));
-        Ok(Named { place, target, called, further, pid: std::process::id(), _lock: lock })
+        Ok(Named { place, target, called, further, owner: forks_and_pid(), _lock: lock })
     }
 
     /// The error, which names what is built as it is to be called: the name that it has meanwhile is gone when somebody
@@ -265,7 +265,7 @@ impl Named {
 
 impl Drop for Named {
     fn drop(&mut self) {
-        let Some(place) = self.place.as_ref().filter(|_| self.pid == std::process::id()) else {
+        let Some(place) = self.place.as_ref().filter(|_| self.owner == forks_and_pid()) else {
             return;
         };
         for end in self.further.iter().map(|further| further.end).chain([""]) {
@@ -373,7 +373,7 @@ fn is_there(target: &Path) -> Error {
 
 impl Drop for Staged {
     fn drop(&mut self) {
-        if let Some(place) = self.named.as_ref().filter(|_| self.pid == std::process::id()) {
+        if let Some(place) = self.named.as_ref().filter(|_| self.owner == forks_and_pid()) {
             let _ = std::fs::remove_file(place.now());
         }
     }

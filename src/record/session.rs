@@ -67,8 +67,9 @@ pub(super) struct Session {
     path: PathBuf,
     fixed: Fixed,
     secret: Secret,
-    /// The process that this is of.
+    /// The process that this is of, and what [`process::forks`] is there.
     pid: u32,
+    forks: u32,
     /// Whether nothing is recorded any more.
     is_over: AtomicBool,
     /// When that was, where it was for the lock, and the trace does not tell it yet; else 0.
@@ -105,7 +106,7 @@ impl Drop for Mine {
     fn drop(&mut self) {
         // The thread ends. Of a parent's session nothing is touched: its locks are as the fork found
         // them.
-        if self.session.pid == process::own_pid() {
+        if self.session.forks == process::forks() {
             self.session.write(&self.buffer, Wait::Shortly);
         }
     }
@@ -148,6 +149,7 @@ impl Session {
             fixed,
             secret,
             pid: process::own_pid(),
+            forks: process::forks(),
             is_over: AtomicBool::new(false),
             gave_up: AtomicU64::new(0),
             threads: AtomicU32::new(0),
@@ -167,7 +169,7 @@ impl Session {
 
     /// The session of this process: another one after a fork.
     fn here(self: &Arc<Session>) -> &Arc<Session> {
-        if process::own_pid() == self.pid {
+        if process::forks() == self.forks {
             return self;
         }
         let new = || {

@@ -5,7 +5,7 @@ use crate::os::process;
 use crate::{Error, Result};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{
     Arc, Once, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError, TryLockResult,
 };
@@ -113,12 +113,13 @@ enum Switch {
 
 static SWITCH: RwLock<Switch> = RwLock::new(Switch::Unknown);
 
-/// The first process that asked for the switch; 0 before.
-static HOME: AtomicU32 = AtomicU32::new(0);
+/// The first process that asked for the switch, as [`process::forks_and_pid`] tells it; 0 before.
+static HOME: AtomicU64 = AtomicU64::new(0);
 
 /// Whether this process was forked since: whichever thread had the switch then is not here to let it go.
 fn is_forked() -> bool {
-    let own = std::process::id();
+    let (forks, pid) = process::forks_and_pid();
+    let own = u64::from(forks) << 32 | u64::from(pid);
     let home = HOME.compare_exchange(0, own, Ordering::Relaxed, Ordering::Relaxed);
     home.is_err_and(|home| home != own)
 }

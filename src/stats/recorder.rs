@@ -34,8 +34,8 @@ pub(crate) struct Counters {
     /// The slot of each thread, or 0.
     slots: [AtomicU8; THREADS],
     owners: Slots,
-    /// The process that the slots are of.
-    pid: u32,
+    /// What [`process::forks`] is in the process that the slots are of.
+    forks: u32,
     latency: Latency,
     clock: Clock,
     callback: Option<Callback>,
@@ -132,7 +132,7 @@ impl Counters {
             area,
             slots: [const { AtomicU8::new(0) }; THREADS],
             owners,
-            pid: process::own_pid(),
+            forks: process::forks(),
             latency: options.latency,
             clock,
             callback: options.callback.clone(),
@@ -152,7 +152,7 @@ impl Counters {
     #[inline(always)]
     pub(crate) fn own(&self, operation: Operation) -> Option<Own<'_>> {
         let slot = self.slots[usize::from(thread::number())].load(Ordering::Relaxed);
-        if slot == 0 || process::own_pid() != self.pid || operation.is_long() {
+        if slot == 0 || process::forks() != self.forks || operation.is_long() {
             return None;
         }
         let at = layout::line(usize::from(slot), operation);
@@ -210,7 +210,7 @@ impl Counters {
 
     /// Calls until the first that is due, of this thread of this process.
     fn first(&self) -> u64 {
-        let thread = u64::from(self.pid) << 16 | u64::from(thread::number());
+        let thread = u64::from(process::own_pid()) << 16 | u64::from(thread::number());
         mixed(thread) >> 56
     }
 
@@ -252,7 +252,7 @@ impl Counters {
 
     /// This thread's slot, or 0; one is taken for it now and then if it has none.
     fn slot(&self) -> usize {
-        if process::own_pid() != self.pid {
+        if process::forks() != self.forks {
             return 0;
         }
         match self.slots[usize::from(thread::number())].load(Ordering::Relaxed) {
@@ -304,7 +304,7 @@ impl Own<'_> {
 
 impl Drop for Counters {
     fn drop(&mut self) {
-        if process::own_pid() == self.pid {
+        if process::forks() == self.forks {
             let mine = self.slots.iter().map(|slot| slot.load(Ordering::Relaxed));
             self.owners.give_back(&self.area, mine.filter(|slot| *slot != 0));
         }
