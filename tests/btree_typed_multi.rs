@@ -6,7 +6,7 @@ mod common;
 
 use common::{Rng, rounds, seed};
 use credenza::btree::{
-    BTree, Duplicates, Position, TableOptions, TypedMulti, TypedMultiMut, TypedMultiPair,
+    BTree, Duplicates, Key, Position, TableOptions, TypedMulti, TypedMultiMut, TypedMultiPair,
 };
 use std::collections::BTreeMap;
 
@@ -35,6 +35,12 @@ fn several_values_of_a_typed_key_do_what_lists_do() {
             change(&mut rng, order, &mut table, &mut model);
             model.retain(|_, values| !values.is_empty());
         }
+        compare(&table.read(), &model, &mut rng);
+        let flat = model.iter().flat_map(|(key, values)| values.iter().map(|value| (*key, value)));
+        table.clear().unwrap();
+        assert!(table.read().is_empty());
+        let loaded = table.bulk_load(flat.clone().map(Ok)).unwrap();
+        assert_eq!(loaded, flat.clone().count() as u64);
         compare(&table.read(), &model, &mut rng);
         walk_and_change(&mut rng, order, table, &mut model);
         transaction.commit().unwrap();
@@ -158,6 +164,11 @@ fn compare(table: &TypedMulti<'_, i64>, model: &Model, rng: &mut Rng) {
         let end = key.saturating_add(rng.below(10) as i64);
         let within = all.iter().filter(|(other, _)| (key..=end).contains(other));
         assert_eq!(table.count_range(&key..=&end).unwrap(), within.clone().count() as u64);
+        assert_eq!(table.estimate_range(&end..&key).unwrap(), 0);
+        assert_eq!(
+            table.estimate_range(&key..=&end).unwrap(),
+            table.bytes().estimate_range(&key.to_bytes()[..]..=&end.to_bytes()).unwrap()
+        );
         let range = table.range(&key..=&end).map(|pair| owned(Some(pair.unwrap())).unwrap());
         assert!(range.eq(within.cloned()));
     }

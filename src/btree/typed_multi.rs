@@ -5,6 +5,7 @@ use super::multi::{MultiPair, MultiRange, MultiTable, Values, as_bounds};
 use super::multi_mut::{MultiTableMut, Position};
 use super::typed::{TypedPairs, bytes_of, check, typed};
 use crate::{Bytes, Result};
+use std::borrow::Borrow;
 use std::marker::PhantomData;
 use std::ops::RangeBounds;
 
@@ -130,6 +131,18 @@ impl<'t, K: Key + ?Sized> TypedMulti<'t, K> {
     {
         let (start, end) = bytes_of(&keys);
         self.table.count_range(as_bounds(&start, &end))
+    }
+
+    /// About how many they are; see [`MultiTable::estimate_range`].
+    ///
+    /// # Errors
+    /// As [`TypedMulti::get`].
+    pub fn estimate_range<'k>(&self, keys: impl RangeBounds<&'k K>) -> Result<u64>
+    where
+        K: 'k,
+    {
+        let (start, end) = bytes_of(&keys);
+        self.table.estimate_range(as_bounds(&start, &end))
     }
 
     /// The keys of a range with their values, in order, from either end.
@@ -312,6 +325,43 @@ impl<'t, 'c, K: Key + ?Sized> TypedMultiMut<'t, 'c, K> {
     {
         let (start, end) = bytes_of(&keys);
         self.table.remove_range(as_bounds(&start, &end))
+    }
+
+    /// Takes everything out.
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::insert`].
+    pub fn clear(&mut self) -> Result<()> {
+        self.table.clear()
+    }
+
+    /// Fills an empty table with keys and values that come in their order, a key again for each of its values; see
+    /// [`MultiTableMut::bulk_load`].
+    ///
+    /// ```
+    /// use credenza::btree::{BTree, Duplicates, TableOptions};
+    /// let store = BTree::in_memory()?;
+    /// let mut transaction = store.write()?;
+    /// let options = TableOptions::of_keys::<u32>().duplicates(Duplicates::Sorted);
+    /// transaction.create_table_with("lengths", &options)?;
+    /// let mut table = transaction.multi_table("lengths")?.expect("it was just made");
+    /// let words = [(3, "ant"), (3, "bee"), (4, "moth")];
+    /// assert_eq!(table.typed::<u32>()?.bulk_load(words.map(Ok))?, 3);
+    /// assert_eq!(table.read().typed::<u32>()?.count(&3)?, 2);
+    /// # Ok::<(), credenza::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`MultiTableMut::bulk_load`].
+    pub fn bulk_load<Q: Borrow<K>, V: AsRef<[u8]>>(
+        &mut self,
+        records: impl IntoIterator<Item = Result<(Q, V)>>,
+    ) -> Result<u64> {
+        let records = records.into_iter();
+        self.table.bulk_load(records.map(|record| {
+            let (key, value) = record?;
+            Ok((key.borrow().to_bytes(), value))
+        }))
     }
 
     /// Takes the first value of the lowest key out.
