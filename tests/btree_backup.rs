@@ -53,10 +53,10 @@ fn a_copy_has_all_tables_and_nothing_else() {
             assert!(done <= total && done >= last.0, "{what}: {done} of {total} after {last:?}");
             last = (done, total);
         };
-        match rng.below(2) {
+        let records = match rng.below(2) {
             0 => store.backup(&target, progress).unwrap(),
             _ => store.read_for(HOUR).unwrap().backup(&target, progress).unwrap(),
-        }
+        };
         assert!(last.0 == last.1 && last.1 > 0, "{what}: {last:?}");
         let names = ["copy".to_owned(), "store".to_owned()];
         assert_eq!(files_in(folder.path()), BTreeSet::from(names), "{what}");
@@ -77,6 +77,10 @@ fn a_copy_has_all_tables_and_nothing_else() {
                 .unwrap();
             all
         };
+        let lens = ["log", "empty"].map(|name| new.table(name).unwrap().unwrap().len());
+        let visits = new.multi_table("visits").unwrap().unwrap().len();
+        let all_of_them = new.main().len() + visits + lens.iter().sum::<u64>();
+        assert_eq!(records, all_of_them, "{what}");
         let visits = [&old, &new].map(|s| all(s.multi_table("visits").unwrap().unwrap()));
         assert!(visits[0] == visits[1], "{what}");
         drop((old, new));
@@ -111,7 +115,7 @@ fn a_copy_is_of_one_moment() {
     std::thread::scope(|scope| {
         scope.spawn(|| (1..).take_while(|_| !is_over.load(Ordering::Relaxed)).for_each(write));
         for _ in 0..20 {
-            store.backup(&target, |_, _| ()).unwrap();
+            assert_eq!(store.backup(&target, |_, _| ()).unwrap(), 80);
             let copy = BTree::open(&target).unwrap();
             copy.verify(|_, _| ()).unwrap();
             let snapshot = copy.read().unwrap();

@@ -54,9 +54,9 @@ fn no_copy_of_a_damaged_btree_looks_whole() {
         all_are_refused(
             folder.path(),
             &[
-                ("backup", &|target| store.backup(target, |_, _| {})),
+                ("backup", &|target| store.backup(target, |_, _| {}).map(drop)),
                 ("backup of a snapshot", &|target| {
-                    store.read_for(std::time::Duration::MAX)?.backup(target, |_, _| {})
+                    store.read_for(std::time::Duration::MAX)?.backup(target, |_, _| {}).map(drop)
                 }),
                 ("freeze", &|target| credenza::freeze(&store, target, |_, _| {}).map(drop)),
                 ("scan", &|_| {
@@ -88,7 +88,7 @@ fn no_copy_of_a_damaged_hash_store_looks_whole() {
             all_are_refused(
                 folder.path(),
                 &[
-                    ("backup", &|target| store.backup(target, |_, _| {})),
+                    ("backup", &|target| store.backup(target, |_, _| {}).map(drop)),
                     ("freeze", &|target| credenza::freeze(&store, target, |_, _| {}).map(drop)),
                     ("records", &|_| store.verify_records(|_, _| {})),
                 ],

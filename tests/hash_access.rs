@@ -9,6 +9,7 @@ use credenza::hash::{Batch, Hash};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Who may not write has an index in memory then, however large that is.
 #[test]
@@ -30,6 +31,42 @@ fn a_large_store_without_an_index_can_be_read_by_who_may_not_write() {
     assert_eq!(reader.len().unwrap(), u64::from(count));
     let is_there = |i: u32| reader.contains_key(&i.to_le_bytes()).unwrap();
     assert!((0..count).step_by(997).all(is_there) && !is_there(count));
+}
+
+/// The number is that of the moment that the copy is of, whatever comes and goes meanwhile.
+#[test]
+fn a_copy_has_as_many_keys_as_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, copy) = (folder.path().join("store"), folder.path().join("copy"));
+    let store = Hash::create(&path).unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in (0..200u32).cycle().take_while(|_| !is_over.load(Ordering::Relaxed)) {
+                let mut batch = Batch::new();
+                for i in 0..turn % 7 {
+                    batch.insert(&[turn as u8, i as u8], b"value");
+                }
+                store.batch(&batch).unwrap();
+                store.insert(&turn.to_le_bytes(), &[0; 100]).unwrap();
+                store.remove(&(turn / 2).to_le_bytes()).unwrap();
+            }
+        });
+        for round in 0..30 {
+            let reader = Hash::options().read_only(true).open(&path).unwrap();
+            let keys = match round % 3 {
+                // Who may not write is told that he comes too late where others are too quick.
+                0 => reader.backup(&copy, |_, _| ()).or_else(|_| store.backup(&copy, |_, _| ())),
+                1 => {
+                    let _held = store.transaction().unwrap();
+                    store.backup(&copy, |_, _| ())
+                }
+                _ => store.backup(&copy, |_, _| ()),
+            };
+            assert_eq!(keys.unwrap(), Hash::open(&copy).unwrap().len().unwrap(), "round {round}");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
 }
 
 /// Records that are replaced while they are copied are marked in the copy, whose log ends before what

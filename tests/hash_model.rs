@@ -249,7 +249,7 @@ fn compare(store: &Hash, model: &Model) {
 }
 
 fn back_up(store: &Hash, model: &Model, copy: &Path) {
-    store.backup(copy, |_, _| ()).unwrap();
+    assert_eq!(store.backup(copy, |_, _| ()).unwrap(), model.len() as u64);
     compare(&Hash::open(copy).unwrap(), model);
     let saved = copy.with_extension("saved");
     let found = credenza::hash::recover(copy, &saved, |_, _| {}).unwrap();

@@ -208,7 +208,7 @@ fn a_fork_in_another_namespace_takes_no_part_in_what_it_inherits() {
                 hash.get_for(b"key", std::time::Duration::ZERO).map(drop),
                 hash.get_many(&[b"key"], |_, _| ()),
                 credenza::Scan::scan(&hash, |_, _| Ok(())),
-                hash.backup(folder.path().join("copy"), |_, _| ()),
+                hash.backup(folder.path().join("copy"), |_, _| ()).map(drop),
                 btree.insert(b"key", b"other").map(drop),
                 btree.sync(),
                 btree.write().map(drop),

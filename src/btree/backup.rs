@@ -30,17 +30,22 @@ impl BTree {
     /// appears whole, or not at all. The space of what is replaced or removed meanwhile is not used
     /// again before the copy is made; where it shall be, see [`Snapshot::backup`]. The copy is a new store,
     /// with what this version of the format has that an older store may not. `progress` is called with
-    /// bytes done and bytes to do.
+    /// bytes done and bytes to do. Returns how many records the copy has, in all its tables; of keys with several values as many as values.
     ///
     /// # Errors
     /// The store is damaged, what is at `path` is a store that somebody has open to write, be it this one, the file cannot
     /// be written, or there are as many readers as can be: what was at `path` is untouched.
-    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+    pub fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<u64> {
         let snapshot = self.read()?;
-        let copy = NewCopy::of(&snapshot, path.as_ref(), &mut progress)?;
+        let (copy, records) = NewCopy::of(&snapshot, path.as_ref(), &mut progress)?;
         // Not held while the copy is checked.
         drop(snapshot);
-        copy.publish(&mut progress)
+        copy.publish(&mut progress)?;
+        Ok(records)
     }
 }
 
@@ -65,8 +70,14 @@ impl Snapshot<'_> {
     ///
     /// # Errors
     /// As [`BTree::backup`]; or the snapshot expired.
-    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
-        NewCopy::of(self, path.as_ref(), &mut progress)?.publish(&mut progress)
+    pub fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<u64> {
+        let (copy, records) = NewCopy::of(self, path.as_ref(), &mut progress)?;
+        copy.publish(&mut progress)?;
+        Ok(records)
     }
 }
 
@@ -88,19 +99,20 @@ impl<'p> NewCopy<'p> {
         Ok(NewCopy { path, staged, core, half })
     }
 
+    /// One of all tables, and how many records it has.
     fn of(
         snapshot: &Snapshot<'_>,
         path: &'p Path,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<NewCopy<'p>> {
+    ) -> Result<(NewCopy<'p>, u64)> {
         let half = snapshot.source().core().live_bytes().of(snapshot.source())?.max(1);
         let copy = NewCopy::begin(path, half)?;
         // Lest what damage made of it gets a checksum that fits.
         let source = snapshot.source().checked().of(snapshot.source())?;
         // What comes of reading has the store's name by then.
-        copy_all(snapshot, &source, &copy.core, &mut |done| progress(done.min(half), 2 * half))
-            .map_err(|e| e.at(path))?;
-        Ok(copy)
+        let mut progress = |done: u64| progress(done.min(half), 2 * half);
+        let records = copy_all(snapshot, &source, &copy.core, &mut progress);
+        Ok((copy, records.map_err(|e| e.at(path))?))
     }
 
     pub(super) fn core(&self) -> &Core {
@@ -131,27 +143,30 @@ impl<'p> NewCopy<'p> {
     }
 }
 
-/// Copies all tables of a snapshot to an empty store. `progress` is called with bytes done.
+/// Copies all tables of a snapshot to an empty store; how many records they have. `progress` is called with bytes done.
 fn copy_all(
     from: &Snapshot<'_>,
     source: &Source<'_>,
     to: &Core,
     progress: &mut dyn FnMut(u64),
-) -> Result<()> {
+) -> Result<u64> {
     let mut writer = Writer::begin(to)?;
     let mut copy = Copy { source, writer: &mut writer, done: 0, progress };
     let main = copy.tree(from.commit().main)?;
+    let mut records = main.count;
     let mut tables: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
     Table::new(source, from.commit().catalog, "").scan(|name, record| {
         let decoded = kind::decode(&String::from_utf8_lossy(name), record);
         let (tree, key_name) = decoded.of(source)?;
         let tree = copy.tree(tree)?;
+        records += tree.count;
         tables.push((name.to_vec(), [&tree.encode()[..], key_name.as_bytes()].concat()));
         Ok(())
     })?;
     let mut catalog = Tree::default();
     bulk::load(&mut writer, &mut catalog, tables.into_iter().map(Ok), |_, _| Ok(()))?;
-    writer.commit(main, catalog)
+    writer.commit(main, catalog)?;
+    Ok(records)
 }
 
 struct Copy<'a, 'w, 'c> {

@@ -33,35 +33,40 @@ impl Hash {
     /// Copies the store, as it is at this moment, or when the change or transaction of another that is going on is over,
     /// to a new file at `path`, while others read and write; durable when the call returns. Space that is emptied meanwhile is not reused before
     /// the copy is done. Every record is checked before. `progress` is called with bytes done and bytes to do.
+    /// Returns how many keys the copy has.
     ///
     /// # Errors
     /// The store is damaged; what is at `path` is a store that somebody has open to write, be it this one; or the file cannot be
     /// written: what was at `path` is untouched.
-    pub fn backup(&self, path: impl AsRef<Path>, mut progress: impl FnMut(u64, u64)) -> Result<()> {
+    pub fn backup(
+        &self,
+        path: impl AsRef<Path>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<u64> {
         let path = path.as_ref();
         let staged = Staged::create(path)?;
         let copied = self.core().copy_log((staged.file(), path), &mut progress);
-        copied.map_err(|e| self.named(e))?;
+        let keys = copied.map_err(|e| self.named(e))?;
         let index = index_of(&staged.target().now());
         // What keeps its index from its place is met while there is no store yet.
         check_way(&index)?;
         staged.publish()?;
         if !super::is_index(&index) {
-            return Ok(());
+            return Ok(keys);
         }
         // It belonged to what was there.
         match std::fs::remove_file(&index) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::io("remove", e).at(index))
             }
-            _ => Ok(()),
+            _ => Ok(keys),
         }
     }
 }
 
 impl Core {
-    /// Checks the log, and copies it, up to where it ends now, to the same places of another file.
-    fn copy_log(&self, to: (&File, &Path), progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
+    /// Checks the log, and copies it, up to where it ends now, to the same places of another file; how many keys there are.
+    fn copy_log(&self, to: (&File, &Path), progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
         let half =
             |n: u64, done, total: u64| (n.saturating_mul(total) + done, total.saturating_mul(2));
         self.with_log(|held, log| {
@@ -73,12 +78,16 @@ impl Core {
             self.copy_segments(log, to, &mut |done, total| {
                 let (done, total) = half(1, done, total);
                 progress(done, total);
-            })
+            })?;
+            Ok(log.keys)
         })
     }
 
     /// Does something with the log as it is now, while no segment of it is written over.
-    pub(super) fn with_log(&self, f: impl FnOnce(&dyn Holds, &LogNow) -> Result<()>) -> Result<()> {
+    pub(super) fn with_log<R>(
+        &self,
+        f: impl FnOnce(&dyn Holds, &LogNow) -> Result<R>,
+    ) -> Result<R> {
         if self.data.is_writable() {
             if let Some(pin) = self.pin() {
                 note_time(&pin);
@@ -100,7 +109,7 @@ impl Core {
 
     fn copy_segments(
         &self,
-        (segments, end): &LogNow,
+        LogNow { segments, end, .. }: &LogNow,
         (to, path): (&File, &Path),
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
@@ -154,13 +163,14 @@ impl Core {
     fn log_now(&self) -> Result<LogNow> {
         let (writer, held);
         // Who has the lock in this thread keeps the others from writing already.
-        let index = if self.data.is_writable() && !self.writer_lock().is_own() {
+        let (index, keys) = if self.data.is_writable() && !self.writer_lock().is_own() {
             writer = self.writer()?;
-            writer.index
+            (writer.index, writer.index.load(words::COUNT))
         } else {
+            let (keys, _) = self.counts()?;
             held = self.index()?;
             held.1.map.refresh_len()?;
-            held.1
+            (held.1, keys)
         };
         let last = index.load(words::TAIL_UNIT);
         let mut unit = index.load(words::OLDEST_UNIT);
@@ -171,7 +181,7 @@ impl Core {
             let segment = index.segment(unit)?;
             segments.push(segment.span(unit));
             if unit == last {
-                return log_of(segments, index.load(words::TAIL));
+                return log_of(LogNow { segments, end: index.load(words::TAIL), keys });
             }
             unit = segment.next();
         }
@@ -179,11 +189,12 @@ impl Core {
     }
 }
 
-/// Segments, and the place in the last of them where the log ends.
-fn log_of(segments: Vec<Span>, end: u64) -> Result<LogNow> {
-    let is_fit = segments.last().is_some_and(|last| (last.first()..=last.end()).contains(&end));
+/// The log, if it ends in its last segment.
+fn log_of(log: LogNow) -> Result<LogNow> {
+    let last = log.segments.last();
+    let is_fit = last.is_some_and(|last| (last.first()..=last.end()).contains(&log.end));
     let what = "the end of the log is not in its last segment";
-    is_fit.then_some((segments, end)).ok_or_else(|| damaged(words::TAIL, what))
+    is_fit.then_some(log).ok_or_else(|| damaged(words::TAIL, what))
 }
 
 /// What [`recover`] found.

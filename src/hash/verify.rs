@@ -51,15 +51,23 @@ impl Hash {
     }
 }
 
-/// The log at one moment: its segments in their order, and where it ends in the last of them.
-pub(crate) type LogNow = (Vec<Span>, u64);
+/// The log at one moment.
+#[derive(Debug)]
+pub(crate) struct LogNow {
+    /// Its segments in their order.
+    pub segments: Vec<Span>,
+    /// Where it ends in the last of them.
+    pub end: u64,
+    /// How many keys there are by it.
+    pub keys: u64,
+}
 
 impl Core {
     /// Checks every record of a log that is held.
     pub(super) fn check_log(
         &self,
         held: &impl Holds,
-        (segments, end): &LogNow,
+        LogNow { segments, end, .. }: &LogNow,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<()> {
         const STEP: u64 = 1 << 20;

@@ -459,6 +459,7 @@ fn a_copy_is_a_store_of_its_own_with_all_tables() {
     let folder = Folder::new();
     let (store, copy) = (with_tables(&folder), folder.path("copy"));
     let got = parsed(run(&["backup", &store, &copy, "--json"]));
+    assert_eq!(got["records"], 3);
     assert_eq!(got["file_bytes"], std::fs::metadata(&copy).expect("the copy").len());
     run(&["verify", &copy]).expect(0);
     let tables = |store: &str| run(&["table", "list", store]).expect(0).text();

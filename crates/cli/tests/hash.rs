@@ -254,11 +254,13 @@ fn a_copy_is_a_store_of_its_own() {
     let store = folder.store("hash", &plain_records(1000));
     let copy = folder.path("copy");
     let got = parsed(run(&["backup", &store, &copy, "--json"]));
+    assert_eq!(got["records"], 1000);
     assert_eq!(got["file_bytes"], std::fs::metadata(&copy).expect("the copy").len());
     run(&["put", &store, "later", "1"]).expect(0);
     run(&["verify", &copy]).expect(0);
     assert_eq!(sorted(dump(&copy)), sorted(plain_records(1000)));
-    run(&["backup", &store, &copy]).expect(0);
+    let got = run(&["backup", &store, &copy]).expect(0).text();
+    assert!(got.contains(", 1,001 records, "), "{got}");
     run(&["get", &copy, "later"]).expect(0);
     run(&["backup", &store, &store]).expect(111);
 }

@@ -65,20 +65,19 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
         waiting::is_over();
         told(done, total);
     };
-    let kind = match store {
+    let (kind, records) = match store {
         Store::Hash(store) => {
             args.lease.refuse("hash").map_err(|e| e.at(&args.store))?;
             check_kind("hash")?;
-            for_others(|| store.backup(&args.target, progress))?;
-            Kind::Hash
+            (Kind::Hash, for_others(|| store.backup(&args.target, progress))?)
         }
         Store::BTree(store) => {
             check_kind("btree")?;
-            match args.lease.lease() {
+            let records = match args.lease.lease() {
                 None => store.backup(&args.target, progress)?,
                 Some(lease) => store.read_for(lease)?.backup(&args.target, progress)?,
-            }
-            Kind::BTree
+            };
+            (Kind::BTree, records)
         }
         other => {
             return Err(unchanging(other.kind(), "any copy of the file is one of the store")
@@ -90,11 +89,12 @@ pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     let target = &args.target;
     let bytes = load::bytes_of(target)?;
     if args.json {
-        let done = serde_json::json!({ "file_bytes": bytes });
+        let done = serde_json::json!({ "records": records, "file_bytes": bytes });
         json::tell(&json::of_copy(&args.store, (&args.store, target), done))?;
     } else if !quiet {
         let (path, bytes) = (output::shown(&args.store), HumanBytes(bytes));
-        output::tell(format!("{}: a copy of {path}, {bytes}\n", output::shown(target)))?;
+        let (target, records) = (output::shown(target), output::counted(records, "record"));
+        output::tell(format!("{target}: a copy of {path}, {records}, {bytes}\n"))?;
     }
     Ok(Status::Done)
 }
