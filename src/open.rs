@@ -1,9 +1,9 @@
 //! Opening a store whose kind is not known: it is recognised by its content.
 
-use crate::btree::BTree;
+use crate::btree::{self, BTree};
 use crate::constant::{self, Constant};
 use crate::foreign::{self, Cdb, Cdb64, Mcdb};
-use crate::hash::Hash;
+use crate::hash::{self, Hash};
 use crate::magic::{self, MAGIC, engine_of, engine_of_copy};
 use crate::os::file::{open_regular, read_head};
 use crate::os::lock::is_locked;
@@ -15,6 +15,7 @@ use crate::store_stats::{StoreStats, btree_stats, hash_stats};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// Bytes looked at: as many as the longest header of a foreign file has.
 const HEAD_BYTES: usize = 4096;
@@ -84,6 +85,7 @@ pub struct OpenOptions {
     is_read_only: bool,
     checks_reads: bool,
     statistics: Option<Statistics>,
+    lock_timeout: Option<Duration>,
 }
 
 impl OpenOptions {
@@ -139,6 +141,15 @@ impl OpenOptions {
         self
     }
 
+    /// How long others are waited for who write to a hash or btree store: see
+    /// [`hash::OpenOptions::lock_timeout`](crate::hash::OpenOptions::lock_timeout) and
+    /// [`btree::OpenOptions::lock_timeout`](crate::btree::OpenOptions::lock_timeout). Nobody writes to stores of other kinds.
+    #[must_use]
+    pub fn lock_timeout(mut self, time: Duration) -> Self {
+        self.lock_timeout = Some(time);
+        self
+    }
+
     /// Opens the store at `path`: a constant, hash or btree file by its magic number, mcdb, cdb64 and cdb,
     /// which have none, by the chain of 256 table offsets in the header.
     ///
@@ -180,7 +191,9 @@ impl OpenOptions {
                         how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let mut options = Hash::options();
+        let options = Hash::options();
+        let mut options =
+            self.lock_timeout.into_iter().fold(options, hash::OpenOptions::lock_timeout);
         if let Some(statistics) = self.statistics {
             options = options.statistics(statistics);
         }
@@ -198,7 +211,9 @@ impl OpenOptions {
                         out how it shall be read";
             return Err(Error::invalid(what).at(path));
         }
-        let mut options = BTree::options().check_reads(self.checks_reads);
+        let options = BTree::options().check_reads(self.checks_reads);
+        let mut options =
+            self.lock_timeout.into_iter().fold(options, btree::OpenOptions::lock_timeout);
         if let Some(statistics) = self.statistics {
             options = options.statistics(statistics);
         }

@@ -59,6 +59,12 @@ impl Waiting for Hash {
             ("clear", self.clear()),
             ("compact", self.compact(1 << 20).map(drop)),
             ("sync", self.sync()),
+            ("verify", self.verify(|_, _| ())),
+            ("verify records", self.verify_records(|_, _| ())),
+            (
+                "backup",
+                self.backup(self.path().unwrap().with_extension("copy"), |_, _| ()).map(drop),
+            ),
         ]
     }
 
@@ -88,6 +94,7 @@ impl Waiting for BTree {
             ("write", self.write().map(drop)),
             ("remove", self.remove(b"key").map(drop)),
             ("compact", self.compact(1 << 20).map(drop)),
+            ("verify", self.verify(|_, _| ())),
         ]
     }
 

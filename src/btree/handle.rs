@@ -75,9 +75,9 @@ impl OpenOptions {
     /// How long a transaction, and what else changes the store, waits for others who write, before it is an error
     /// ([`ErrorKind::Busy`](crate::ErrorKind::Busy)) that says which process that is; nothing of it is done then. By default
     /// for ever. Zero is for no longer than the moment that a small change takes. A writer who was killed is not waited
-    /// for; one that is stopped, or has a transaction open, is.
+    /// for; one that is stopped, or has a transaction open, is. [`BTree::verify`] waits no longer either.
     ///
-    /// What only reads, and opening, wait as they do without, where they have to; and nothing limits the wait for the disk,
+    /// What else only reads, and opening, wait as they do without, where they have to; and nothing limits the wait for the disk,
     /// or for others who wait for it.
     #[must_use]
     pub fn lock_timeout(mut self, time: Duration) -> Self {

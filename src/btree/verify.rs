@@ -36,8 +36,9 @@ impl BTree {
     /// called with bytes done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged: the error names the file, the place, and what to do. Or this thread has a transaction, or
-    /// there are as many readers as can be.
+    /// The store is damaged: the error names the file, the place, and what to do. Or this thread has a transaction;
+    /// others wrote for longer than [`OpenOptions::lock_timeout`](super::OpenOptions::lock_timeout); or there are as many
+    /// readers as can be.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         self.verify_now(&mut progress).map_err(|e| self.named(e))
     }
@@ -53,7 +54,7 @@ impl BTree {
             if core.only().is_some() {
                 break (snapshot, None);
             }
-            let writer = Writer::begin(core)?;
+            let writer = Writer::begin_change(core)?;
             if writer.base.number == snapshot.number() {
                 break (snapshot, Some(writer));
             }

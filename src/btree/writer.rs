@@ -166,7 +166,7 @@ impl<'c> Writer<'c> {
         Writer::begin_within(core, || None)
     }
 
-    /// The same for who changes something, who may not want to wait for long.
+    /// The same for who changes something, or checks all of it, and may not want to wait for long.
     #[inline]
     pub(crate) fn begin_change(core: &'c Core) -> Result<Writer<'c>> {
         Writer::begin_within(core, || core.lock_timeout)

@@ -36,8 +36,9 @@ impl Hash {
     /// Returns how many keys the copy has.
     ///
     /// # Errors
-    /// The store is damaged; what is at `path` is a store that somebody has open to write, be it this one; or the file cannot be
-    /// written: what was at `path` is untouched.
+    /// The store is damaged; what is at `path` is a store that somebody has open to write, be it this one; the file cannot be
+    /// written; or others wrote for longer than [`OpenOptions::lock_timeout`](super::OpenOptions::lock_timeout): what was at
+    /// `path` is untouched.
     pub fn backup(
         &self,
         path: impl AsRef<Path>,
@@ -96,7 +97,7 @@ impl Core {
             // All pins are taken, perhaps by this thread: as long as nobody writes nothing is written over.
             let _writer = match self.writer_lock().is_own() {
                 true => None,
-                false => Some(self.writer()?),
+                false => Some(self.changer()?),
             };
             return f(&Unpinned, &self.log_now()?);
         }
@@ -164,7 +165,7 @@ impl Core {
         let (writer, held);
         // Who has the lock in this thread keeps the others from writing already.
         let (index, keys) = if self.data.is_writable() && !self.writer_lock().is_own() {
-            writer = self.writer()?;
+            writer = self.changer()?;
             (writer.index, writer.index.load(words::COUNT))
         } else {
             let (keys, _) = self.counts()?;

@@ -60,9 +60,10 @@ impl OpenOptions {
     /// that says which process that is; nothing of it is done then. By default for ever. Zero is for no longer than the
     /// moment that a small change takes. A writer who was killed is not waited for; one that is stopped, or has a
     /// transaction open, is. [`Hash::sync`] waits no longer either, nor does a change with [`Durability::Sync`] for what
-    /// makes it durable: that error is the one of a disk that refused, see [`OpenOptions::durability`].
+    /// makes it durable: that error is the one of a disk that refused, see [`OpenOptions::durability`]. Nor do
+    /// [`Hash::backup`], [`Hash::verify`] and [`Hash::verify_records`].
     ///
-    /// What only reads, opening, and [`Durability::Interval`] wait as they do without, where they have to; and nothing
+    /// What else only reads, opening, and [`Durability::Interval`] wait as they do without, where they have to; and nothing
     /// limits the wait for the disk.
     #[must_use]
     pub fn lock_timeout(mut self, time: Duration) -> Self {

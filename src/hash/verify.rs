@@ -32,7 +32,8 @@ impl Hash {
     /// and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged: the error names the file, the place, and what to do. Or this thread has a transaction.
+    /// The store is damaged: the error names the file, the place, and what to do. Or this thread has a transaction, or
+    /// others wrote for longer than [`OpenOptions::lock_timeout`](super::OpenOptions::lock_timeout).
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         self.core().verify(&mut progress).map_err(|e| self.named(e))
     }
@@ -43,7 +44,8 @@ impl Hash {
     /// done and bytes to do.
     ///
     /// # Errors
-    /// The store is damaged: the error names the file, the place, and what to do.
+    /// The store is damaged: the error names the file, the place, and what to do. Or others wrote for longer than
+    /// [`OpenOptions::lock_timeout`](super::OpenOptions::lock_timeout).
     pub fn verify_records(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         let core = self.core();
         let done = core.with_log(|held, log| core.check_log(&held, log, &mut progress));
@@ -99,7 +101,7 @@ impl Core {
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<()> {
         self.check_head()?;
         if self.data.is_writable() {
-            return self.writer()?.verify(progress);
+            return self.changer()?.verify(progress);
         }
         // Nobody can be kept from writing: what is found counts if nobody has.
         for _ in 0..QUIET_MOMENTS {

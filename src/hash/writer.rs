@@ -87,7 +87,7 @@ impl Core {
         self.writer_unsettled()?.settled()
     }
 
-    /// The same for who changes something, who may not want to wait for long.
+    /// The same for who changes something, or looks at all of it, and may not want to wait for long.
     #[inline(always)]
     pub(crate) fn changer(&self) -> Result<Writer<'_>> {
         self.writer_within(|| self.lock_timeout)?.settled()

@@ -180,6 +180,10 @@ pub struct ReadArgs {
     /// Whether what is read is compared with its checksum meanwhile, where that can be.
     #[arg(skip)]
     is_checked: bool,
+
+    /// How long others who write are waited for.
+    #[arg(skip)]
+    wait: WaitArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
@@ -202,7 +206,8 @@ impl ReadArgs {
             How::Memory => Access::Memory,
         };
         let options = OpenOptions::new().access(access).read_only(self.read_only);
-        way::noting(path, || options.check_reads(self.is_checked).open(path))
+        let options = self.wait.limit(options.check_reads(self.is_checked));
+        way::noting(path, || options.open(path))
     }
 
     /// Opens the store at `path`, or the table of it that is asked for, to read all of it for something new, which is not
@@ -228,6 +233,12 @@ impl ReadArgs {
     /// The same with checksums, as far as they are compared while a store is read.
     pub fn checked(mut self) -> ReadArgs {
         self.is_checked = true;
+        self
+    }
+
+    /// The same, waiting for others who write no longer than that.
+    pub fn waiting(mut self, wait: WaitArgs) -> ReadArgs {
+        self.wait = wait;
         self
     }
 
@@ -306,6 +317,22 @@ impl LeaseArgs {
 
 fn no_lease(kind: &str) -> Error {
     Error::invalid(format!("what is read of a {kind} store has no lease: leave out --lease"))
+}
+
+/// How long others are waited for who write to what is read.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub struct WaitArgs {
+    /// Wait no longer than so many seconds for others who write to a store that is read, and fail then, saying which process
+    /// that is [default: as long as they write]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    wait: Option<Duration>,
+}
+
+impl WaitArgs {
+    /// Options to open a store with that limit.
+    pub fn limit(self, options: OpenOptions) -> OpenOptions {
+        self.wait.into_iter().fold(options, OpenOptions::lock_timeout)
+    }
 }
 
 /// How a store that changes is written.

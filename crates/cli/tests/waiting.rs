@@ -132,6 +132,28 @@ fn who_is_not_to_wait_changes_nothing_and_says_who_writes() {
             let who = format!("for process {}, which is writing to the store", shell.id());
             assert!(got.err.contains(&who) && got.err.contains(&store), "{args:?}: {}", got.err);
         }
+        let copy = folder.path("copy");
+        let reading = [
+            &["backup", &store, &copy][..],
+            &["dump", &store],
+            &["freeze", &store, &copy],
+            &["thaw", &store, &copy],
+            &["convert", &store, &copy, "--to", "constant"],
+            &["verify", &store],
+        ];
+        for args in reading {
+            let got = run(&[args, &["--wait", "0.1"]].concat());
+            // Who reads a btree store has it as it was when it was last committed.
+            if engine == "btree" && args[0] != "verify" {
+                got.expect(0);
+                let _ = std::fs::remove_file(&copy);
+                continue;
+            }
+            let got = got.expect(111);
+            let who = format!("for process {}, which is writing to the store", shell.id());
+            assert!(got.err.contains(&who) && got.err.contains(&store), "{args:?}: {}", got.err);
+            assert!(!std::path::Path::new(&copy).exists(), "{args:?}");
+        }
         let commands = b"put key new\n";
         let got = run_with(&["shell", &store, "--wait", "0"], commands).expect(111);
         assert!(got.err.contains("line 1: "), "{}", got.err);

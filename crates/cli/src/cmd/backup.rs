@@ -1,6 +1,6 @@
 //! `credenza backup`: a copy of a store in use.
 
-use crate::args::{LeaseArgs, exit_status, unchanging};
+use crate::args::{LeaseArgs, WaitArgs, exit_status, unchanging};
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::private::as_private_as;
@@ -42,6 +42,9 @@ pub struct Backup {
     #[command(flatten)]
     lease: LeaseArgs,
 
+    #[command(flatten)]
+    wait: WaitArgs,
+
     /// Replace TARGET also where that is a store of another kind, with all that is in it
     #[arg(long)]
     replace: bool,
@@ -54,7 +57,8 @@ pub struct Backup {
 /// Runs the command.
 pub fn run(args: &Backup, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let store = way::noting(&args.store, || credenza::open(&args.store))?;
+    let options = args.wait.limit(credenza::OpenOptions::new());
+    let store = way::noting(&args.store, || options.open(&args.store))?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     check_is_store(&args.target, "FILE, the store to copy, is named first, and then TARGET")?;
     let check_kind = |kind| check_is_of_kind(&args.target, kind, args.replace);

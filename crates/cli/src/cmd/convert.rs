@@ -1,7 +1,7 @@
 //! `credenza convert`: any store or text to any other.
 
 use crate::args::{
-    BuildArgs, CDB_TEXT, ReadArgs, TableArgs, exit_status, format_parser, format_value,
+    BuildArgs, CDB_TEXT, ReadArgs, TableArgs, WaitArgs, exit_status, format_parser, format_value,
 };
 use crate::cmd::dump::{self, Sink};
 use crate::cmd::load;
@@ -93,6 +93,9 @@ pub struct Convert {
     #[command(flatten)]
     read: ReadArgs,
 
+    #[command(flatten)]
+    wait: WaitArgs,
+
     /// Replace DST also where that is a hash or btree store, with all that is in it (when DST becomes a store)
     #[arg(long)]
     replace: bool,
@@ -142,7 +145,7 @@ impl Source {
             args.table.refuse("text")?;
             return Ok(text());
         }
-        match args.read.open_whole(&args.source, &args.table, quiet) {
+        match args.read.waiting(args.wait).open_whole(&args.source, &args.table, quiet) {
             Ok(store) => Ok(Source::Store(Box::new(store))),
             Err(e) if matches!(e.kind(), ErrorKind::WrongFormat { .. }) => {
                 // Neither store nor text: what the store said helps more.

@@ -1,6 +1,6 @@
 //! `credenza dump`: store to text, losing nothing.
 
-use crate::args::{LeaseArgs, ReadArgs, TableArgs, exit_status, format_parser};
+use crate::args::{LeaseArgs, ReadArgs, TableArgs, WaitArgs, exit_status, format_parser};
 use crate::exit::{self, Status};
 use crate::output::Output;
 use crate::private::as_private_as;
@@ -70,13 +70,17 @@ pub struct Dump {
 
     #[command(flatten)]
     read: ReadArgs,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Dump, quiet: bool) -> Result<Status> {
+    let read = args.read.waiting(args.wait);
     let store = match args.unchecked {
-        true => args.read.open_table(&args.store, &args.table)?,
-        false => args.read.open_whole(&args.store, &args.table, quiet)?,
+        true => read.open_table(&args.store, &args.table)?,
+        false => read.open_whole(&args.store, &args.table, quiet)?,
     };
     let store = args.lease.limit(store).map_err(|e| e.at(&args.store))?;
     store.note_other_tables(quiet)?;

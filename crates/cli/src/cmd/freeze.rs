@@ -1,6 +1,6 @@
 //! `credenza freeze`: a store that changes to a constant one.
 
-use crate::args::{ReadArgs, TableArgs, exit_status, unchanging};
+use crate::args::{ReadArgs, TableArgs, WaitArgs, exit_status, unchanging};
 use crate::cmd::load;
 use crate::exit::Status;
 use crate::input;
@@ -12,7 +12,7 @@ use crate::target::Kind;
 use crate::waiting::for_others;
 use clap::Args;
 use credenza::constant::Stats;
-use credenza::{Result, Store};
+use credenza::{ErrorKind, Result, Store};
 use std::path::PathBuf;
 
 /// Make a constant store of what a hash store, or a table of a btree store, has at this moment.
@@ -49,12 +49,16 @@ pub struct Freeze {
 
     #[command(flatten)]
     table: TableArgs,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let store = ReadArgs::default().checked().open_table(&args.store, &args.table)?;
+    let store =
+        ReadArgs::default().checked().waiting(args.wait).open_table(&args.store, &args.table)?;
     let replaced = Replaced::of_other(&args.target, &args.store)?;
     check_is_unchanging(&args.target, args.replace)?;
     check_is_store(&args.target, "FILE, the store to read, is named first, and then TARGET")?;
@@ -63,7 +67,10 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     let stats = match &store {
         Readable::Store(Store::Hash(store)) => {
             // Apart from the rest, which takes long where there is much. Who may not write waits for nobody.
-            let _ = for_others(|| store.transaction().map(drop));
+            for_others(|| store.transaction().map(drop)).or_else(|e| match e.kind() {
+                ErrorKind::Busy { .. } => Err(e),
+                _ => Ok(()),
+            })?;
             freeze(store, args, quiet)?
         }
         Readable::Store(Store::BTree(store)) => freeze(store, args, quiet)?,

@@ -1,6 +1,6 @@
 //! `credenza thaw`: any store to one that changes.
 
-use crate::args::{ReadArgs, TableArgs, exit_status};
+use crate::args::{ReadArgs, TableArgs, WaitArgs, exit_status};
 use crate::cmd::create::Engine;
 use crate::cmd::load;
 use crate::exit::Status;
@@ -54,12 +54,15 @@ pub struct Thaw {
 
     #[command(flatten)]
     read: ReadArgs,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 }
 
 /// Runs the command.
 pub fn run(args: &Thaw, quiet: bool) -> Result<Status> {
     input::refuse_dash(&args.target)?;
-    let store = args.read.open_whole(&args.store, &args.table, quiet)?;
+    let store = args.read.waiting(args.wait).open_whole(&args.store, &args.table, quiet)?;
     store.note_other_tables(quiet)?;
     as_private_as(&args.store, &args.target);
     leave_nothing_of(&args.target);

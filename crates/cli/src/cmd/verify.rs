@@ -1,6 +1,6 @@
 //! `credenza verify`: is every byte as it was written?
 
-use crate::args::{ReadArgs, exit_status};
+use crate::args::{ReadArgs, WaitArgs, exit_status};
 use crate::cmd::table;
 use crate::exit::{self, Status};
 use crate::progress::{Bar, Unit};
@@ -38,6 +38,9 @@ pub struct Verify {
 
     #[command(flatten)]
     read: ReadArgs,
+
+    #[command(flatten)]
+    wait: WaitArgs,
 }
 
 /// Runs the command.
@@ -79,7 +82,7 @@ struct Found {
 }
 
 fn check(args: &Verify, path: &Path, quiet: bool) -> Result<Found> {
-    let store = args.read.open(path)?;
+    let store = args.read.waiting(args.wait).open(path)?;
     let bar = Bar::new(quiet);
     bar.begin("checking", Unit::Bytes, None);
     let mut told = bar.of_bytes("checking");
