@@ -99,6 +99,31 @@ fn a_few_keys_of_one_hash_keep_their_own_values() {
     assert_eq!(seed_of(&build(&records)), FIRST_SEED);
 }
 
+/// Many values of some keys of one bucket are more than is sorted at once where memory is short.
+#[test]
+fn many_values_of_keys_of_one_bucket_become_lists() {
+    let keys = (0u64..).map(u64::to_le_bytes).filter(|key| hash(key) >> 50 == 1).take(20);
+    let keys: Vec<Vec<u8>> = keys.map(|key| key.to_vec()).chain(colliding(3)).collect();
+    let mut records: Records = (0..160_000u32)
+        .map(|i| (keys[i as usize % 20].clone(), i.to_le_bytes().to_vec()))
+        .collect();
+    for i in 0..60 {
+        let len = if i % 7 == 0 { 300 } else { 2 };
+        records.insert(2000 * i, (keys[20 + i % 2 * (i % 3)].clone(), vec![i as u8; len]));
+    }
+    assert_eq!(seed_of(&build(&records)), FIRST_SEED);
+}
+
+/// Of one hash, a few keys together have no more values than are told apart at once.
+#[test]
+fn many_values_of_keys_of_one_hash_are_divided_by_another_seed() {
+    let keys: Vec<Vec<u8>> = colliding(2).collect();
+    for count in [1000, 200_000u32] {
+        let records = (0..count).map(|i| (keys[i as usize % 2].clone(), i.to_le_bytes().to_vec()));
+        assert_ne!(seed_of(&build(&records.collect())), FIRST_SEED);
+    }
+}
+
 #[test]
 fn one_key_may_have_very_many_values() {
     let values = |len: usize| {

@@ -97,8 +97,7 @@ impl BuildOptions {
     }
 
     /// Bytes of memory for records that wait to be written; what is over is spilled to an unnamed
-    /// file beside the target. At least 8 MiB; the process itself needs up to 64 MiB more, and where one key has
-    /// millions of values some 75 to 110 bytes for each of these, which are put together in memory.
+    /// file beside the target. At least 8 MiB; the process itself needs up to 64 MiB more, however many values a key has.
     #[must_use]
     pub fn memory_budget(mut self, bytes: u64) -> Self {
         self.memory_budget = Some(bytes.max(MIN_BUDGET_BYTES));
@@ -437,7 +436,9 @@ impl Builder {
             let hash = self.hash.hash(&key_of(&self.sink, &entry)?);
             parts.push(hash, entry.key_len, entry.payload, &[])
         })?;
+        // What was read is given back first.
         self.parts = parts;
+        self.parts.make_room()?;
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 //!
 //! The entries of a run are sorted by hash, those of one hash staying in the order in which they
 //! were added; that is the order of buckets, so they are then written from front to back. Entries
-//! of the last group that a run reaches are carried into the next run, which may have more of it.
+//! of the last group that a run reaches are carried into the next run, which may have more of it; of a
+//! hash all are there by then, so a key with many values is carried as the one entry that it becomes.
 
 use super::block::{self, Filled, Filler};
 use super::bucket::{MAX_ENTRIES, REF_MARK, Shape, TAIL_BYTES, fingerprint};
@@ -11,7 +12,7 @@ use super::format::{ALIGN, Addressing, Kind, Region};
 use super::lanes::prefetch;
 use super::lists::Lists;
 use super::output::{RegionWriter, Sink};
-use super::partition::{ENTRY_HEAD, Entry, Partitions};
+use super::partition::{ENTRY_HEAD, Entry, LongRun, Partitions, Run};
 use super::plan::Plan;
 use super::rows::{ROW_BYTES, RowFiller};
 use super::stats::Fill;
@@ -125,14 +126,23 @@ impl<'a> Emitter<'a> {
         progress: &mut dyn FnMut(u64),
     ) -> Result<Option<Emitted>> {
         let mut done = 0;
-        let mut fits = true;
-        parts.for_each_run(self.plan.groups, |run, high| {
-            if fits {
-                fits = self.run(run, high, false)?;
-                done += self.items.len() as u64;
-                progress(done);
-            }
-            Ok(())
+        let fits = parts.for_each_run(|run| {
+            let fits = match run {
+                Run::Entries(run, high) => {
+                    let fits = self.run(run, high, false)?;
+                    done += self.items.len() as u64;
+                    fits
+                }
+                Run::Long(long) => match self.long(&long)? {
+                    Some(count) => {
+                        done += count;
+                        true
+                    }
+                    None => false,
+                },
+            };
+            progress(done);
+            Ok(fits)
         })?;
         if !fits || !self.run(&mut Vec::new(), u64::MAX, true)? {
             return Ok(None);
@@ -187,17 +197,39 @@ impl<'a> Emitter<'a> {
             }
             self.next_group += 1;
         }
+        drop(buckets);
+        let fits = self.carry(run, items.get(cursor..).unwrap_or_default())?;
+        (self.items, self.starts) = (items, starts);
+        Ok(fits)
+    }
+
+    /// Keeps these items, which are sorted, for the next run; false if they are more than a group can have.
+    fn carry(&mut self, run: &mut Vec<u8>, items: &[Item]) -> Result<bool> {
+        let Some(items) = self.lists.replace(self.sink, run, items)? else { return Ok(false) };
+        if items.len() > GROUP_BUCKETS as usize * MAX_ENTRIES {
+            return Ok(false);
+        }
         // Sorted by hash and then by age, these are in their order for each key, which is enough.
-        for item in items.get(cursor..).unwrap_or_default() {
+        for item in &*items {
             let at = item.at as usize;
             if let Some(entry) = Entry::at(run, at) {
                 let bytes = run.get(at..at + entry.stored_bytes());
                 self.carry.extend_from_slice(bytes.unwrap_or_default());
             }
         }
-        drop(buckets);
-        (self.items, self.starts) = (items, starts);
         Ok(true)
+    }
+
+    /// Makes a list of the entries of one hash, which all earlier runs come before, and carries what refers to it; how many
+    /// they are, or `None` if they have several keys.
+    fn long(&mut self, long: &LongRun) -> Result<Option<u64>> {
+        // Lists lie in the order of hashes, too.
+        if !self.run(&mut Vec::new(), long.hash, false)? {
+            return Ok(None);
+        }
+        let Some((count, entry)) = self.lists.add_long(self.sink, long)? else { return Ok(None) };
+        self.carry.extend_from_slice(&entry);
+        Ok(Some(count))
     }
 
     /// Sorts what lies in `run`, the carried entries from `own` on first, by hash, stably: by
@@ -259,16 +291,10 @@ impl<'a> Emitter<'a> {
                 prefetch(run, ahead.at as usize);
             }
             cursor = bucket_end;
-            let replaced;
-            let entries = if own.windows(2).any(|pair| pair[0].hash == pair[1].hash) {
-                let Some(items) = self.lists.replace(self.sink, run, own)? else {
-                    return Ok(None);
-                };
-                replaced = items;
-                &replaced[..]
-            } else {
-                own
+            let Some(entries) = self.lists.replace(self.sink, run, own)? else {
+                return Ok(None);
             };
+            let entries = &*entries;
             match self.by_hash {
                 ByHash::Nothing => {}
                 ByHash::Blocks(_) => {

@@ -10,7 +10,6 @@
 //! ```
 
 use super::bucket::REF_MARK;
-use super::directory::Position;
 use super::lanes::prefetch;
 use crate::bytes::copy_short;
 use crate::os::file::{read_exact_at, write_all_at};
@@ -20,7 +19,7 @@ use crate::os::publish::scratch_beside;
 use crate::{Error, Result};
 use memmap2::MmapMut;
 use std::fs::File;
-use std::ops::Range;
+use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 /// Bytes of an entry before its payload.
@@ -41,9 +40,12 @@ const SLAB_BYTES: usize = 2 << 20;
 const BACKED_BYTES: usize = 128 << 10;
 /// From so many bytes of them on, huge pages are tried: a small build is not to wait for one.
 const HUGE_FROM: usize = SLAB_BYTES;
-/// So many ranges for each time that a partition is too large are looked at, so that few of them together are nearly the
-/// limit.
-const RANGES_FOR_LIMIT: u64 = 4;
+/// How many times the bytes of small entries a run takes, with what sorts them.
+const RUN_MEMORY: u64 = 4;
+/// Bytes that are written to the scratch file, and read from it, at once.
+const SPILL_BYTES: usize = 1 << 20;
+/// Into so many ranges of hashes, as a power of two, what is too much for one run is divided at a time.
+const DIVIDE_BITS: u32 = 12;
 /// Small pages take half as long for such a buffer.
 const SLOW: Duration = Duration::from_millis(1);
 
@@ -107,7 +109,8 @@ struct Partition {
     full: Vec<Chunk>,
     /// Bytes of all of its pieces.
     held: usize,
-    /// Where older pieces lie in the scratch file: offset and length, oldest first.
+    /// Where older pieces lie in the scratch file: offset and length, oldest first. Each has whole entries, and no more than
+    /// is read at once.
     spilled: Vec<(u64, usize)>,
 }
 
@@ -179,6 +182,55 @@ impl Slabs {
     fn used(&self, chunk: &Chunk) -> &[u8] {
         let slab = self.buffers.get(chunk.slab);
         slab.and_then(|slab| slab.get(chunk.at..chunk.at + chunk.len)).unwrap_or_default()
+    }
+}
+
+/// Hashes that have entries: those of the smallest and the largest, and how many bytes all take.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    low: u64,
+    high: u64,
+    bytes: usize,
+}
+
+impl Span {
+    const NOTHING: Span = Span { low: u64::MAX, high: 0, bytes: 0 };
+
+    fn add(&mut self, other: Span) {
+        self.low = self.low.min(other.low);
+        self.high = self.high.max(other.high);
+        self.bytes += other.bytes;
+    }
+}
+
+/// What is taken from the partitions at a time.
+pub(crate) enum Run<'a> {
+    /// All entries with hashes up to this one that were in no run before.
+    Entries(&'a mut Vec<u8>, u64),
+    /// All entries of one hash, which are too many to be in memory at once.
+    Long(LongRun<'a>),
+}
+
+/// The entries of one hash, read as often as they are asked for.
+pub(crate) struct LongRun<'a> {
+    parts: &'a Partitions,
+    part: &'a Partition,
+    pub hash: u64,
+}
+
+impl LongRun<'_> {
+    /// Gives all of them to `f`, in the order in which they were added.
+    pub(crate) fn each(&self, f: &mut dyn FnMut(Entry) -> Result<()>) -> Result<()> {
+        self.parts.for_each_piece(self.part, |piece| {
+            let mut at = 0;
+            while let Some(entry) = Entry::at(piece, at) {
+                at += entry.stored_bytes();
+                if entry.hash == self.hash {
+                    f(entry)?;
+                }
+            }
+            Ok(())
+        })
     }
 }
 
@@ -263,9 +315,17 @@ impl Partitions {
     }
 
     /// When all entries are there: of those that do not fit in memory none stays in it, as reading them back takes
-    /// as much again.
+    /// as much again. Neither do they where most are in one partition, so that what a run takes is too much beside them.
     pub(crate) fn make_room(&mut self) -> Result<()> {
-        if self.scratch.is_some() { self.spill() } else { Ok(()) }
+        let largest = self.parts.iter().map(|part| part.held).max().unwrap_or_default() as u64;
+        let run = RUN_MEMORY * largest.min(self.run_limit() as u64);
+        let is_skewed = largest > self.held / 16 && self.held + run > self.budget;
+        if self.scratch.is_some() || is_skewed { self.spill() } else { Ok(()) }
+    }
+
+    /// Bytes of entries that are in memory at once when they are read back.
+    fn run_limit(&self) -> usize {
+        usize::try_from(self.budget / RUN_MEMORY).unwrap_or(usize::MAX).clamp(1 << 20, 1 << 30)
     }
 
     /// Writes everything in memory to the scratch file.
@@ -276,24 +336,30 @@ impl Partitions {
             Some(scratch) => scratch,
             None => self.scratch.insert(scratch_beside(beside)?),
         };
-        // One write for a run of partitions: their pieces are small.
-        let mut buffer = Vec::with_capacity(1 << 20);
+        // One write for a run of partitions: their pieces are small. One that has most of the entries has several.
+        let mut buffer = Vec::with_capacity(SPILL_BYTES);
         let mut written = self.scratch_len;
         for part in &mut *self.parts {
-            let start = written + buffer.len() as u64;
-            for chunk in part.chunks() {
-                buffer.extend_from_slice(self.slabs.used(chunk));
+            let mut piece = (written + buffer.len() as u64, 0);
+            for chunk in part.full.iter().chain([&part.open]) {
+                let bytes = self.slabs.used(chunk);
+                if buffer.len() + bytes.len() > SPILL_BYTES {
+                    write_all_at(scratch, &buffer, written)
+                        .map_err(at("spill to a file beside"))?;
+                    written += buffer.len() as u64;
+                    buffer.clear();
+                }
+                if piece.1 + bytes.len() > SPILL_BYTES {
+                    part.spilled.push(piece);
+                    piece = (written + buffer.len() as u64, 0);
+                }
+                buffer.extend_from_slice(bytes);
+                piece.1 += bytes.len();
             }
             part.full.clear();
             (part.open, part.held) = (Chunk::default(), 0);
-            let len = (written + buffer.len() as u64 - start) as usize;
-            if len > 0 {
-                part.spilled.push((start, len));
-            }
-            if buffer.len() >= 1 << 20 {
-                write_all_at(scratch, &buffer, written).map_err(at("spill to a file beside"))?;
-                written += buffer.len() as u64;
-                buffer.clear();
+            if piece.1 > 0 {
+                part.spilled.push(piece);
             }
         }
         write_all_at(scratch, &buffer, written).map_err(at("spill to a file beside"))?;
@@ -319,84 +385,92 @@ impl Partitions {
         Ok(())
     }
 
-    /// The entries in the order of their groups' ranges, a run at a time: `f` gets all entries of
-    /// a partition whose groups are in one range, and the largest hash they can have. Runs are
-    /// whole partitions, or, where one is larger than the budget allows, parts of it.
-    pub(crate) fn for_each_run(
-        &self,
-        groups: u64,
-        mut f: impl FnMut(&mut Vec<u8>, u64) -> Result<()>,
-    ) -> Result<()> {
-        let limit = usize::try_from(self.budget / 4).unwrap_or(usize::MAX).clamp(1 << 20, 1 << 30);
+    /// All entries, a run after the other in the order of their hashes, until `f` returns false: whether it did not. Runs are
+    /// whole partitions, or, where one is larger than the budget allows, parts of it: it is read once for each, which is
+    /// sequential and needs no further files.
+    pub(crate) fn for_each_run(&self, mut f: impl FnMut(Run) -> Result<bool>) -> Result<bool> {
+        let limit = self.run_limit();
         let shift = 64 - PARTITIONS.trailing_zeros();
-        let group = |hash| Position::of(hash, groups).group;
         let mut run = Vec::new();
         for (index, part) in (0u64..).zip(&*self.parts) {
-            let high = (index << shift) | (u64::MAX >> (64 - shift));
-            let whole = group(index << shift)..group(high) + 1;
-            let ranges = self.ranges(part, whole, limit, group)?;
-            let is_whole = ranges.len() == 1;
-            for range in ranges {
+            let bytes = part.bytes();
+            if bytes == 0 {
+                continue;
+            }
+            let low = index << shift;
+            let whole = Span { low, high: low | (u64::MAX >> (64 - shift)), bytes };
+            let mut spans = Vec::new();
+            self.divide(part, whole, limit, &mut spans)?;
+            let is_whole = spans.len() == 1;
+            for Span { low, high, bytes } in spans {
+                if bytes > limit {
+                    if !f(Run::Long(LongRun { parts: self, part, hash: low }))? {
+                        return Ok(false);
+                    }
+                    continue;
+                }
                 run.clear();
                 self.for_each_piece(part, |piece| {
                     if is_whole {
                         run.extend_from_slice(piece);
                     } else {
-                        keep(piece, &mut run, |hash| range.contains(&group(hash)));
+                        keep(piece, &mut run, low..=high);
                     }
                     Ok(())
                 })?;
-                if !run.is_empty() {
-                    // The first hash of group g is g * 2^64 / groups, rounded up.
-                    let next = u128::from(range.end) << 64;
-                    let below = next.div_ceil(u128::from(groups)) - 1;
-                    f(&mut run, high.min(u64::try_from(below).unwrap_or(u64::MAX)))?;
+                if !f(Run::Entries(&mut run, high))? {
+                    return Ok(false);
                 }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// The ranges of groups in which a partition is taken, each with at most about `limit` bytes, but for those of keys with
-    /// many values. A
-    /// large partition is read once for each, which is sequential and needs no further files; and once before, to see where
-    /// they are: those of one key with many values are all in one group, and ranges without any would be as many.
-    fn ranges(
+    /// Divides a span of a partition into such as have at most `limit` bytes, or one hash alone.
+    ///
+    /// The partition is read once to see where its entries are, and again for each part that is still too much, which
+    /// somebody made so, or which has a key with many values.
+    fn divide(
         &self,
         part: &Partition,
-        whole: Range<u64>,
+        whole: Span,
         limit: usize,
-        group: impl Fn(u64) -> u64,
-    ) -> Result<Vec<Range<u64>>> {
-        let count = whole.end - whole.start;
-        let narrow = (RANGES_FOR_LIMIT * part.bytes().div_ceil(limit) as u64).min(count);
-        if part.bytes() <= limit || narrow == 1 {
-            return Ok(vec![whole]);
+        out: &mut Vec<Span>,
+    ) -> Result<()> {
+        if whole.bytes <= limit || whole.low == whole.high {
+            out.push(whole);
+            return Ok(());
         }
-        let mut bytes = vec![0; narrow as usize];
+        let width = u64::BITS - (whole.high - whole.low).leading_zeros();
+        let shift = width.saturating_sub(DIVIDE_BITS);
+        let mut spans = vec![Span::NOTHING; 1 << DIVIDE_BITS];
         self.for_each_piece(part, |piece| {
             let mut at = 0;
-            while let Some((hash, len)) = Entry::measure(piece, at) {
-                let range = u128::from(group(hash) - whole.start) * u128::from(narrow);
-                bytes[(range / u128::from(count)) as usize] += len;
-                at += len;
+            while let Some((hash, bytes)) = Entry::measure(piece, at) {
+                if (whole.low..=whole.high).contains(&hash)
+                    && let Some(span) = spans.get_mut(((hash - whole.low) >> shift) as usize)
+                {
+                    span.add(Span { low: hash, high: hash, bytes });
+                }
+                at += bytes;
             }
             Ok(())
         })?;
-        let bound = |range: u64| {
-            let before = u128::from(range) * u128::from(count);
-            whole.start + before.div_ceil(u128::from(narrow)) as u64
-        };
-        let (mut ranges, mut start, mut sum) = (Vec::new(), whole.start, 0);
-        for (range, bytes) in (0u64..).zip(bytes) {
-            if sum > 0 && bytes > 0 && sum + bytes > limit {
-                ranges.push(start..bound(range));
-                (start, sum) = (bound(range), 0);
+        let mut joined = Span::NOTHING;
+        for span in spans {
+            if joined.bytes > 0 && joined.bytes + span.bytes > limit {
+                out.push(std::mem::replace(&mut joined, Span::NOTHING));
             }
-            sum += bytes;
+            if span.bytes > limit {
+                self.divide(part, span, limit, out)?;
+            } else if span.bytes > 0 {
+                joined.add(span);
+            }
         }
-        ranges.push(start..whole.end);
-        Ok(ranges)
+        if joined.bytes > 0 {
+            out.push(joined);
+        }
+        Ok(())
     }
 
     /// The pieces of a partition, oldest first, those that were spilled read back.
@@ -416,12 +490,12 @@ impl Partitions {
     }
 }
 
-/// Appends the entries of `piece` whose hash is wanted to `run`.
-fn keep(piece: &[u8], run: &mut Vec<u8>, wanted: impl Fn(u64) -> bool) {
+/// Appends the entries of `piece` with these hashes to `run`.
+fn keep(piece: &[u8], run: &mut Vec<u8>, wanted: RangeInclusive<u64>) {
     let mut at = 0;
     while let Some(entry) = Entry::at(piece, at) {
         let end = at + entry.stored_bytes();
-        if wanted(entry.hash) {
+        if wanted.contains(&entry.hash) {
             run.extend_from_slice(piece.get(at..end).unwrap_or_default());
         }
         at = end;
@@ -432,42 +506,108 @@ fn keep(piece: &[u8], run: &mut Vec<u8>, wanted: impl Fn(u64) -> bool) {
 mod tests {
     use super::*;
 
-    /// All entries of one key are in one group: ranges beside it were read for, again and again, and were empty.
+    /// The runs of these partitions: the largest hash of each and its entries; of long ones the hash and the entries.
+    fn runs(parts: &Partitions) -> Vec<(bool, u64, u64)> {
+        let (mut runs, mut least) = (Vec::new(), 0);
+        let all = parts.for_each_run(|run| {
+            let mut count = 0;
+            match run {
+                Run::Entries(run, high) => {
+                    let mut at = 0;
+                    while let Some((hash, len)) = Entry::measure(run, at) {
+                        assert!((least..=high).contains(&hash));
+                        (count, at) = (count + 1, at + len);
+                    }
+                    runs.push((false, high, count));
+                    least = high.saturating_add(1);
+                }
+                Run::Long(long) => {
+                    assert!(long.hash >= least);
+                    long.each(&mut |entry| {
+                        assert_eq!(entry.hash, long.hash);
+                        count += 1;
+                        Ok(())
+                    })?;
+                    runs.push((true, long.hash, count));
+                    least = long.hash + 1;
+                }
+            }
+            Ok(true)
+        });
+        assert!(all.unwrap());
+        runs
+    }
+
+    /// All entries of one key have one hash: they are a run of their own, and those beside it as few runs as they need.
     #[test]
     fn a_partition_is_read_as_often_as_there_is_something_in_it() {
         let folder = tempfile::tempdir().unwrap();
-        let mut parts = Partitions::new(1 << 20, Some(Place::near(&folder.path().join("store"))));
-        let (groups, limit, count) = (1 << 20, 1 << 20, 500_000u64);
-        let group = |hash| Position::of(hash, groups).group;
+        let mut parts = Partitions::new(4 << 20, Some(Place::near(&folder.path().join("store"))));
+        let count = 500_000u64;
         for _ in 0..count {
             parts.push(7, 8, &[7; 8], &[7; 8]).unwrap();
         }
-        let whole = group(0)..group(u64::MAX >> 8) + 1;
-        let ranges = |parts: &Partitions| {
-            parts.ranges(&parts.parts[0], whole.clone(), limit, group).unwrap()
-        };
-        assert_eq!(ranges(&parts), std::slice::from_ref(&whole));
-        // Where they are in all groups there are as many ranges as that takes, which leave no group out.
+        assert_eq!(runs(&parts), [(true, 7, count)]);
         for i in 0..count {
             let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 8;
             parts.push(hash, 8, &i.to_le_bytes(), &[7; 8]).unwrap();
         }
-        let found = ranges(&parts);
+        parts.make_room().unwrap();
+        let found = runs(&parts);
+        let long: Vec<_> = found.iter().filter(|run| run.0).collect();
+        assert_eq!(long, [&(true, 7, count)]);
         assert!((13..18).contains(&found.len()), "{found:?}");
-        assert!(found.windows(2).all(|pair| pair[0].end == pair[1].start));
-        assert!(found[0].start == whole.start && found.last().unwrap().end == whole.end);
-        let mut entries = 0;
+        assert_eq!(found.iter().map(|run| run.2).sum::<u64>(), 2 * count);
+    }
+
+    /// Who knows the hash makes keys whose hashes differ in few bits: they are told apart down to the last.
+    #[test]
+    fn hashes_that_are_nearly_equal_are_divided() {
+        let mut parts = Partitions::new(4 << 20, None);
+        let count = 200_000u64;
+        for i in 0..count {
+            parts.push((1 << 40) + i % 4, 8, &i.to_le_bytes(), &[7; 8]).unwrap();
+        }
+        let expected: Vec<_> = (0..4).map(|i| (true, (1 << 40) + i, count / 4)).collect();
+        assert_eq!(runs(&parts), expected);
+    }
+
+    #[test]
+    fn what_is_spilled_is_read_back_in_small_pieces() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut parts = Partitions::new(8 << 20, Some(Place::near(&folder.path().join("store"))));
+        let count = 600_000u64;
+        for i in 0..count {
+            parts.push(i, 8, &i.to_le_bytes(), &[7; 8]).unwrap();
+        }
+        parts.make_room().unwrap();
+        assert_eq!(parts.held, 0);
+        let spilled = &parts.parts[0].spilled;
+        assert!(spilled.iter().all(|(_, len)| *len <= SPILL_BYTES));
+        let mut next = 0;
         parts
-            .for_each_run(groups, |run, high| {
-                let mut at = 0;
-                while let Some((hash, len)) = Entry::measure(run, at) {
-                    assert!(hash <= high);
-                    (entries, at) = (entries + 1, at + len);
-                }
+            .for_each_entry(|entry| {
+                assert_eq!(entry.hash, next);
+                next += 1;
                 Ok(())
             })
             .unwrap();
-        assert_eq!(entries, 2 * count);
+        assert_eq!(next, count);
+    }
+
+    #[test]
+    fn entries_of_one_partition_do_not_stay_beside_a_run() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = || Some(Place::near(&folder.path().join("store")));
+        for (is_skewed, shift) in [(false, 0), (true, 8)] {
+            let mut parts = Partitions::new(8 << 20, place());
+            for i in 0..200_000u64 {
+                let hash = i.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> shift;
+                parts.push(hash, 8, &i.to_le_bytes(), &[7; 8]).unwrap();
+            }
+            parts.make_room().unwrap();
+            assert_eq!(parts.held == 0, is_skewed);
+        }
     }
 
     #[test]
