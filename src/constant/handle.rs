@@ -20,7 +20,7 @@ use crate::os::place::whole_path;
 use crate::os::process::prepare;
 use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation, Operations, Statistics};
-use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
+use crate::{Access, Advice, Bytes, Error, Get, Residency, Result, Scan};
 use std::borrow::Cow;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -435,18 +435,17 @@ impl Constant {
 
     /// Every record, not counted.
     #[inline]
-    fn scan_all(&self, f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan_all(&self, mut f: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
         let Layout { header, index } = &self.snapshot.layout;
         let scanner = Scanner::new(header, index.shape);
+        // What `f` says is not this file's.
+        let mut has_stopped = false;
+        let f = |key: &[u8], value: &[u8]| f(key, value).inspect_err(|_| has_stopped = true);
         let done = match self.snapshot.data() {
             Data::Memory(map) => scanner.scan(&Memory(map.bytes()), f),
             Data::File(file) => scanner.scan(&self.snapshot.pread(file), f),
         };
-        // Other errors may be those of `f`.
-        done.map_err(|e| match e.kind() {
-            ErrorKind::Corrupt { .. } => e.at(self.path()),
-            _ => e,
-        })
+        done.map_err(|e| if has_stopped { e } else { e.at(self.path()) })
     }
 
     /// `get_many` for a file that is not in memory: the kernel is told of the pages of many keys
@@ -551,5 +550,36 @@ impl Scan for Constant {
 
     fn len(&self) -> Result<u64> {
         Ok(self.snapshot.layout.header.records)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::constant::Builder;
+
+    /// Whoever has several stores open wants to know which of them it was.
+    #[test]
+    fn an_error_of_a_scan_names_the_file_and_what_its_caller_says_does_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store");
+        let mut builder = Builder::create(&path).unwrap();
+        builder.add(b"key", b"value").unwrap();
+        builder.finish().unwrap();
+        let mut store = Constant::options().access(Access::Read).open(&path).unwrap();
+
+        let theirs = store.scan(|_, _| Err(Error::corrupt(1, "another file")));
+        assert_eq!(theirs.unwrap_err().path(), None);
+
+        // Opened so, nothing can be read.
+        let file = Some(File::options().append(true).open(&path).unwrap());
+        let Snapshot { layout, id, .. } = *store.snapshot;
+        store.snapshot = Arc::new(Snapshot { layout, map: Map::nothing(), file, id });
+        let scan = store.scan(|_, _| Ok(())).unwrap_err();
+        let iter = store.iter().next().unwrap().unwrap_err();
+        let errors = [scan, iter, store.verify(|_, _| ()).unwrap_err(), store.stats().unwrap_err()];
+        for error in errors.into_iter().chain([store.get(b"key").unwrap_err()]) {
+            assert_eq!(error.path(), Some(&*path), "{error}");
+        }
     }
 }
