@@ -4,9 +4,9 @@ mod common;
 
 use common::recording::folder;
 use common::{child, is_child, is_sanitized, status, sys};
-use credenza::Get;
 use credenza::constant::{Builder, Constant};
 use credenza::foreign::{Cdb, CdbWriter};
+use credenza::{Access, Get, Scan};
 
 /// The list of a key's values, of which there may be millions.
 #[test]
@@ -24,7 +24,9 @@ fn a_list_of_values_that_no_memory_is_left_for_is_an_error() {
     own.finish().unwrap();
     cdb.finish().unwrap();
     let mut child = child("asks_for_lists_of_values_with_little_memory");
-    let output = child.env("CREDENZA_TEST_FOLDER", folder.path()).output().unwrap();
+    let child = child.env("CREDENZA_TEST_FOLDER", folder.path());
+    // A panic that looks for its place where there is no memory waits for itself.
+    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
@@ -40,4 +42,67 @@ fn asks_for_lists_of_values_with_little_memory() {
         let error = found.map(|all| all.len()).unwrap_err().to_string();
         assert!(error.contains("cannot get memory"), "{error}");
     }
+}
+
+/// Values that are long together, or one that is long itself, where a file is read and not mapped.
+#[test]
+fn records_are_read_in_little_memory() {
+    if is_sanitized() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = Builder::create(folder.path().join("store")).unwrap();
+    let long = vec![7; LONG];
+    // Values of one key, some of them too large for a list: the scan of the log leaves out what the list leads to.
+    for i in 0..VALUES {
+        store.add(b"key", &i.to_le_bytes()).unwrap();
+    }
+    store.add(b"key", &long).unwrap();
+    store.add(b"long", &long).unwrap();
+    store.finish().unwrap();
+    let mut child = child("reads_records_with_little_memory");
+    let child = child.env("CREDENZA_TEST_FOLDER", folder.path());
+    // A panic that looks for its place where there is no memory waits for itself.
+    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+const LONG: usize = 32 << 20;
+const VALUES: u32 = 800_000;
+
+#[test]
+fn reads_records_with_little_memory() {
+    if !is_child() {
+        return;
+    }
+    let path = folder().join("store");
+    let store = Constant::options().access(Access::Read).open(&path).unwrap();
+    sys::limit_memory(status("VmData") + (LONG as u64 + (24 << 20)));
+    let mut records = store.iter();
+    let (mut found, mut is_short) = (0, false);
+    for record in &mut records {
+        match record {
+            Ok((key, value)) if value.len() == LONG => assert_eq!(*key, *b"long"),
+            Ok((_, value)) => {
+                assert_eq!(*value, u32::to_le_bytes(found));
+                found += 1;
+            }
+            // Of a list, a long value is read and copied.
+            Err(error) => {
+                assert!(error.to_string().contains("cannot get memory"), "{error}");
+                assert_eq!(error.path(), Some(&*path));
+                is_short = true;
+            }
+        }
+    }
+    drop(records);
+    assert_eq!((found, is_short), (VALUES, true));
+    let mut lens = Vec::new();
+    let scanned = store.scan(|_, value| {
+        lens.push(value.len());
+        Ok(())
+    });
+    scanned.unwrap();
+    assert_eq!(lens.iter().filter(|len| **len == LONG).count(), 2);
+    assert_eq!(lens.len(), VALUES as usize + 2);
 }

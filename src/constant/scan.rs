@@ -12,6 +12,7 @@ use super::lanes::prefetch;
 use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use crate::bytes::le32;
 use crate::observe::{Recorder, Walk};
+use crate::os::file::copied;
 use crate::os::source::{Memory, Source};
 use crate::stats::Moved;
 use crate::{Bytes, Error, Record, Result};
@@ -45,11 +46,13 @@ enum Cursor {
 }
 
 /// A scan under way: each step decodes one window of the file.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Scanner<'h> {
     header: &'h Header,
     shape: Shape,
     cursor: Cursor,
+    /// The list at the cursor, if it is longer than a step.
+    list: Option<List>,
     /// Records, and bytes of them, that lists may still lead to.
     left: (u64, u64),
 }
@@ -57,7 +60,7 @@ pub(crate) struct Scanner<'h> {
 impl<'h> Scanner<'h> {
     pub(crate) fn new(header: &'h Header, shape: Shape) -> Self {
         let left = (header.records, header.key_bytes.saturating_add(header.value_bytes));
-        Scanner { header, shape, cursor: Cursor::Log(header.log.at), left }
+        Scanner { header, shape, cursor: Cursor::Log(header.log.at), list: None, left }
     }
 
     /// The records there are one after the other.
@@ -101,7 +104,7 @@ impl<'h> Scanner<'h> {
             }
             Cursor::Buckets(..) => Cursor::Lists(self.header.lists.at),
             Cursor::Lists(at) if at < self.header.lists.end() => {
-                Cursor::Lists(list(source, self.header, at, &mut self.left, &mut f)?)
+                Cursor::Lists(self.list(source, at, &mut f)?)
             }
             Cursor::Lists(_) | Cursor::End => {
                 self.cursor = Cursor::End;
@@ -109,6 +112,63 @@ impl<'h> Scanner<'h> {
             }
         };
         Ok(true)
+    }
+
+    /// The next records of the list at `at`, unless the log's scan met them; where to go on.
+    fn list<S: Source>(
+        &mut self,
+        source: &S,
+        at: u64,
+        f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<u64> {
+        let mut list = match self.list.take() {
+            Some(list) => list,
+            None => List::read(source, self.header.log, self.header.lists, at)?,
+        };
+        if list.in_log {
+            return Ok(list.end);
+        }
+        let mut given = 0;
+        while given < WINDOW {
+            let Some(place) = list.next(source)? else {
+                // After the head of this list at least, so that there is an end of lists.
+                return Ok(list.end);
+            };
+            let record = LogRecord::read(source, place)?;
+            let bytes = (record.key_len + record.value_len) as u64;
+            let left = (self.left.0.checked_sub(1), self.left.1.checked_sub(bytes));
+            let (Some(records), Some(rest)) = left else {
+                return Err(Error::corrupt(at, "the lists lead to more records than there are"));
+            };
+            self.left = (records, rest);
+            let len = RECORD_HEAD + record.key_len + record.value_len;
+            let bytes = source.read(place, len)?;
+            let key_end = RECORD_HEAD + record.key_len;
+            f(part(&bytes, RECORD_HEAD..key_end), part(&bytes, key_end..len))?;
+            given += len as u64;
+        }
+        self.list = Some(list);
+        Ok(at)
+    }
+
+    /// The record of the log that comes next, if it is longer than a window and no list's: who keeps it needs no copy then.
+    fn long_record<'s, S: Source>(
+        &mut self,
+        source: &'s S,
+    ) -> Result<Option<(S::Bytes<'s>, S::Bytes<'s>)>> {
+        let Cursor::Log(at) = self.cursor else { return Ok(None) };
+        let left = self.header.log.end().saturating_sub(at);
+        if left <= WINDOW {
+            return Ok(None);
+        }
+        let record = LogRecord::read(source, at)?;
+        let len = (RECORD_HEAD + record.key_len + record.value_len) as u64;
+        if record.is_listed || !(WINDOW + 1..=left).contains(&len) {
+            return Ok(None);
+        }
+        let found = (record.key(source)?, record.value(source)?);
+        self.cursor = Cursor::Log(at + len.next_multiple_of(ALIGN));
+        Ok(Some(found))
     }
 
     /// Gives every record to `f`.
@@ -267,8 +327,8 @@ fn log_window<S: Source>(
     let Some(record) = decode(&window, 0).filter(|r| r.value.end as u64 <= left) else {
         return Err(Error::corrupt(at, "a record passes the end of the log"));
     };
-    let whole = source.read(at, record.value.end)?;
     if !record.listed {
+        let whole = source.read(at, record.value.end)?;
         f(part(&whole, record.key), part(&whole, record.value.clone()))?;
     }
     Ok(at + record.value.end.next_multiple_of(ALIGN as usize) as u64)
@@ -294,34 +354,6 @@ fn decode(window: &[u8], from: usize) -> Option<Decoded> {
     let end = value_at.checked_add(value_len)?;
     let listed = key_word & super::lookup::LISTED != 0;
     Some(Decoded { key: key_at..value_at, value: value_at..end, listed })
-}
-
-/// The records of the list at `at`, unless the log's scan met them; where the next list begins.
-fn list<S: Source>(
-    source: &S,
-    header: &Header,
-    at: u64,
-    left: &mut (u64, u64),
-    f: &mut impl FnMut(&[u8], &[u8]) -> Result<()>,
-) -> Result<u64> {
-    let mut list = List::read(source, header.log, header.lists, at)?;
-    if list.in_log {
-        return Ok(list.end);
-    }
-    while let Some(place) = list.next(source)? {
-        let record = LogRecord::read(source, place)?;
-        let bytes = (record.key_len + record.value_len) as u64;
-        let (Some(records), Some(rest)) = (left.0.checked_sub(1), left.1.checked_sub(bytes)) else {
-            return Err(Error::corrupt(at, "the lists lead to more records than there are"));
-        };
-        *left = (records, rest);
-        let len = RECORD_HEAD + record.key_len + record.value_len;
-        let bytes = source.read(place, len)?;
-        let key_end = RECORD_HEAD + record.key_len;
-        f(part(&bytes, RECORD_HEAD..key_end), part(&bytes, key_end..len))?;
-    }
-    // After the head of this list at least, so that there is an end of lists.
-    Ok(list.end)
 }
 
 /// An iterator over every record, in the order in which they lie in the file.
@@ -403,10 +435,16 @@ impl<'a> Iter<'a> {
                     Ok(())
                 })
             }
-            Either::Pread(file) => self.scanner.step(file, |key, value| {
-                queue.push_back((Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec())));
-                Ok(())
-            }),
+            Either::Pread(file) => {
+                if let Some((key, value)) = self.scanner.long_record(file)? {
+                    queue.push_back((Cow::Owned(key), Cow::Owned(value)));
+                    return Ok(true);
+                }
+                self.scanner.step(file, |key, value| {
+                    queue.push_back((copied(key)?, copied(value)?));
+                    Ok(())
+                })
+            }
         }
     }
 }
