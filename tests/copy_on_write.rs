@@ -117,7 +117,7 @@ fn made() -> Option<Mount> {
         );
         return None;
     }
-    let mount = Mount::of_kind("btrfs", SIZE);
+    let mount = Mount::of_kind("btrfs", &[], SIZE);
     if mount.is_none() {
         println!("skipped: a btrfs can be made and mounted by root alone, with mkfs.btrfs");
     }
@@ -308,7 +308,7 @@ fn a_full_disk_that_copies_on_write_ends_nobody() {
 /// The room that is kept is a file of 8 MiB, and the kernel ends whoever makes one longer than he may.
 #[test]
 fn a_limit_on_the_size_of_files_ends_nobody() {
-    let Some(mount) = Mount::of_kind("btrfs", SIZE) else {
+    let Some(mount) = Mount::of_kind("btrfs", &[], SIZE) else {
         println!("skipped: no file system that copies on write can be made and mounted here");
         return;
     };

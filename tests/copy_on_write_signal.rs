@@ -9,7 +9,7 @@ use credenza::hash::Hash;
 /// One that a process sent was lost the first time, and whoever ignored it was ended by the second.
 #[test]
 fn signals_that_are_sent_do_what_they_did_before() {
-    let Some(mount) = Mount::of_kind("btrfs", 128 << 20) else {
+    let Some(mount) = Mount::of_kind("btrfs", &[], 128 << 20) else {
         println!("skipped: a btrfs can be made and mounted by root alone, with mkfs.btrfs");
         return;
     };

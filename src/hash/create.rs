@@ -10,12 +10,11 @@ use super::page::{LINE, Page, SIZES};
 use crate::bytes::le64;
 use crate::magic::{COPY_AT, COPY_END, copy_of, forget_copy};
 use crate::os::atomic::Ordering;
-use crate::os::file::{lengthen, read_exact_at, write_new};
+use crate::os::file::{read_exact_at, write_all_at, write_new};
 use crate::os::process::{random_id, random_word};
 use crate::os::shared::{HEAD_BYTES, SharedMap};
 use crate::{Error, Result};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
 
 impl Index {
     /// A new, empty index of a store whose log has no segment yet.
@@ -26,10 +25,13 @@ impl Index {
         hash_id: u32,
         seed: u64,
     ) -> Result<Index> {
-        lengthen(&file, HEAD_BYTES).map_err(|e| Error::io("make longer", e))?;
         let id = random_word()? | 1;
         let header = IndexHeader { store: store.store, id, hash_id, seed };
-        file.write_all_at(&header.encode(), 0).map_err(|e| Error::io("write", e))?;
+        let mut head = [0; HEAD_BYTES as usize];
+        let encoded = header.encode();
+        head[..encoded.len()].copy_from_slice(&encoded);
+        // All of the page, which is written through the map: where blocks are smaller, it would have but the first.
+        write_all_at(&file, &head, 0).map_err(|e| Error::io("write", e))?;
         let index = Index::new(SharedMap::new(file, true, room)?, header)?;
         index.is_checked.store(true, Ordering::Relaxed);
         index.store(words::INDEX_LEN, HEAD_BYTES);
@@ -99,6 +101,7 @@ pub(super) fn create_data(file: &File, limit: u64) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::FileExt;
 
     /// Danger: a store whose making was interrupted can never be made.
     #[test]

@@ -19,13 +19,19 @@ impl Mount {
         mount(&arguments, folder.path()).then_some(Mount { folder, _image: None })
     }
 
-    /// One of `kind` ("btrfs") of so many bytes, in a file; `None` where this user may not, or cannot make one.
-    pub fn of_kind(kind: &str, bytes: u64) -> Option<Mount> {
+    /// One of `kind` ("btrfs") of so many bytes, in a file, made with such options; `None` where this user may not, or cannot
+    /// make one.
+    pub fn of_kind(kind: &str, options: &[&str], bytes: u64) -> Option<Mount> {
         let (folder, image) =
             (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
         image.as_file().set_len(bytes).unwrap();
         let mut make = Command::new(format!("mkfs.{kind}"));
-        let make = make.arg("-q").arg(image.path()).stdout(Stdio::null()).stderr(Stdio::null());
+        let make = make
+            .arg("-q")
+            .args(options)
+            .arg(image.path())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let is_made = make.status().is_ok_and(|status| status.success());
         let arguments = ["-t", kind, "-o", "loop", image.path().to_str().unwrap()];
         let is_there = is_made && mount(&arguments, folder.path());
