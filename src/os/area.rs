@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::ballast::Ballast;
+use super::file::open_or_make;
 use super::holes::allocate;
 use crate::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
@@ -57,15 +58,10 @@ impl Area {
 /// which others may have put in its place, and never blocks.
 pub(crate) fn open_or_create(path: &Path) -> Result<File> {
     let at = |action, e| Error::io(action, e).at(path);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o666)
-        .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOFOLLOW)
-        .open(path)
-        .map_err(|e| at("open or create", e))?;
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o666);
+    options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOFOLLOW);
+    let file = open_or_make(&options, path).map_err(|e| at("open or create", e))?;
     let meta = file.metadata().map_err(|e| at("ask the size of", e))?;
     if meta.is_file() {
         return Ok(file);

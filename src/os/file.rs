@@ -72,9 +72,24 @@ pub(crate) fn open_changing(path: &Path, is_new_wanted: bool, is_writable: bool)
         open_regular(path)?;
     }
     let mut options = OpenOptions::new();
-    options.read(true).write(is_writable).create(is_new_wanted && is_writable).mode(0o666);
+    options.read(true).write(is_writable).mode(0o666);
     options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC);
-    options.open(path).map_err(|e| Error::io("open", e))
+    let opened = match is_new_wanted && is_writable {
+        true => open_or_make(&options, path),
+        false => options.open(path),
+    };
+    opened.map_err(|e| Error::io("open", e))
+}
+
+/// Opens a file, or makes an empty one if there is none. Not both in one call: in a folder where anybody may make files, as
+/// `/tmp`, Linux refuses a file that is another's to whoever would make it if there were none (`fs.protected_regular`).
+pub(crate) fn open_or_make(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    match options.open(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {}
+        opened => return opened,
+    }
+    // Another may have made it since.
+    options.clone().create(true).open(path).or_else(|e| options.open(path).map_err(|_| e))
 }
 
 /// Whether a file could not be looked at for want of descriptors or memory: another time it may well be.

@@ -20,7 +20,7 @@ use super::format::{
 };
 use super::trace::read_head;
 use crate::error::is_no_room;
-use crate::os::file::{is_same, lock_within};
+use crate::os::file::{is_same, lock_within, open_or_make};
 use crate::os::process;
 use crate::{Error, Result};
 use once_cell::race::OnceBox;
@@ -465,9 +465,10 @@ fn why_failed(error: &io::Error) -> Stopped {
 fn open(path: &Path, is_new_wanted: bool) -> Result<File> {
     let mut options = OpenOptions::new();
     // Keys are nobody else's business.
-    options.read(true).write(true).create(is_new_wanted).mode(0o600);
+    options.read(true).write(true).mode(0o600);
     options.custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC | libc::O_NOFOLLOW);
-    let file = options.open(path).map_err(|e| Error::io("open or create", e))?;
+    let opened = if is_new_wanted { open_or_make(&options, path) } else { options.open(path) };
+    let file = opened.map_err(|e| Error::io("open or create", e))?;
     let meta = file.metadata().map_err(|e| Error::io("ask the size of", e))?;
     match meta.is_file() {
         true => Ok(file),

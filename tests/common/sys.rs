@@ -284,8 +284,13 @@ pub fn let_children_live_by_another_clock() -> bool {
 
 /// Becomes a user without rights; whether this one may.
 pub fn become_nobody() -> bool {
+    become_user(65534)
+}
+
+/// Becomes the user of that number, in the group of that number; whether this one may.
+pub fn become_user(id: u32) -> bool {
     // SAFETY: no memory is passed.
-    unsafe { libc::setgid(65534) == 0 && libc::setuid(65534) == 0 }
+    unsafe { libc::setgid(id) == 0 && libc::setuid(id) == 0 }
 }
 
 /// Nanoseconds of a clock that all processes share and that only goes forward.
