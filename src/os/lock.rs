@@ -9,7 +9,8 @@
 use super::atomic::{AtomicU64, Ordering, pause};
 use super::ballast::no_room_for_changes;
 use super::file::read_exact_at;
-use super::process::{clock, has_moved, moves, process_of};
+use super::patience::lock_within;
+use super::process::{has_moved, moves, process_of};
 use super::shared::SharedMap;
 use crate::{Error, Result};
 use std::fs::File;
@@ -138,10 +139,9 @@ impl<'m> RobustLock<'m> {
         // just have been woken for it. Nobody wakes those then who wait in other processes.
         loop {
             let left = limit.map_or(A_MOMENT, |limit| limit.saturating_sub(begun.elapsed()));
-            let until = after(left.min(A_MOMENT));
             // SAFETY: memory that `init` made a mutex before the store could be opened; what damage
-            // made of it since is the C library's to refuse. The time is read during the call.
-            let code = unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const until) };
+            // made of it since is the C library's to refuse.
+            let code = unsafe { lock_within(self.mutex(), left.min(A_MOMENT)) };
             if code != libc::ETIMEDOUT {
                 return self.got(code);
             }
@@ -172,9 +172,8 @@ impl<'m> RobustLock<'m> {
         }
         self.check()?;
         loop {
-            let limit = after(A_MOMENT);
             // SAFETY: as for `wait`.
-            match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
+            match unsafe { lock_within(self.mutex(), A_MOMENT) } {
                 libc::ETIMEDOUT => self.bury(),
                 libc::EDEADLK => return Ok(None),
                 code => return self.got(code).map(Some),
@@ -186,9 +185,8 @@ impl<'m> RobustLock<'m> {
     #[cold]
     pub(crate) fn lock_within(self, time: Duration) -> Result<Option<Got>> {
         self.check()?;
-        let limit = after(time);
         // SAFETY: as for `wait`.
-        match unsafe { libc::pthread_mutex_timedlock(self.mutex(), &raw const limit) } {
+        match unsafe { lock_within(self.mutex(), time) } {
             libc::ETIMEDOUT => {
                 self.bury();
                 Ok(None)
@@ -315,16 +313,6 @@ pub(crate) fn is_own() -> Error {
     Error::invalid(
         "this thread is writing to the store already; use the batch or transaction it is in",
     )
-}
-
-/// When so long has passed, by the clock that locks go by.
-fn after(time: Duration) -> libc::timespec {
-    const SECOND: i64 = 1_000_000_000;
-    let mut end = clock(libc::CLOCK_REALTIME);
-    let nanoseconds = end.tv_nsec + i64::from(time.subsec_nanos());
-    end.tv_sec += time.as_secs().min(1 << 32).cast_signed() + nanoseconds / SECOND;
-    end.tv_nsec = nanoseconds % SECOND;
-    end
 }
 
 /// What is wanted of a byte of a file.

@@ -8,10 +8,10 @@
 //!
 //! Then what stores that change need: [`shared`] (maps that grow, of many processes) with [`addresses`] (where they
 //! are) and [`room`] (how many each takes), [`ballast`] (room for changes where each takes some), [`lock`] (which a
-//! killed holder cannot leave locked), [`opening`] (who has a store open), [`session`] (whose locks they are),
-//! [`lease`] (how long readers hold something), [`turns`] (who waits for the disk), [`process`] (who lives),
-//! [`own_lock`] and [`own_opening`] (locks that a forked process neither waits for nor keeps), [`newest`] (values that
-//! are replaced while others read them), [`atomic`] (words that are shared).
+//! killed holder cannot leave locked) with [`patience`] (for how long it is waited for), [`opening`] (who has a store
+//! open), [`session`] (whose locks they are), [`lease`] (how long readers hold something), [`turns`] (who waits for the
+//! disk), [`process`] (who lives), [`own_lock`] and [`own_opening`] (locks that a forked process neither waits for nor
+//! keeps), [`newest`] (values that are replaced while others read them), [`atomic`] (words that are shared).
 //!
 //! For statistics: [`area`] (words that many count in) and [`tsc`] (the processor's clock).
 
@@ -34,6 +34,7 @@ pub(crate) mod newest;
 pub(crate) mod opening;
 pub(crate) mod own_lock;
 mod own_opening;
+mod patience;
 pub(crate) mod place;
 pub(crate) mod process;
 pub mod publish;
