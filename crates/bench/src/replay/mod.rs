@@ -312,6 +312,7 @@ struct Failed {
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     tried::answer();
     if args.child {
+        process::follow_parent()?;
         play::main()?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -67,7 +67,6 @@ fn do_spec(spec: &Spec, say: &dyn Fn(&Message) -> Result<()>) -> Result<()> {
 
 /// Does what one of several processes does, and says so.
 fn do_part(spec: &Spec) -> Result<()> {
-    kernel::end_with_parent()?;
     let work =
         prepared(spec).map(|inputs| with_driver(&spec.store, Member { spec, inputs: &inputs }));
     match work {

@@ -8,7 +8,7 @@ use credenza::{Error, Result};
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::{CommandExt, ExitStatusExt, parent_id};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -16,12 +16,29 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+/// In the environment of a process that is measured: the number of the one that started it.
+const STARTED_BY: &str = "CREDENZA_STARTED_BY";
+
 /// How to start this program again: the same file and arguments, and `--child`.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     file: PathBuf,
     args: Vec<OsString>,
     is_silent: bool,
+}
+
+/// In a process that [`Program::command`] started, before it does anything: has it end when the one ends that started it,
+/// which may be killed. It would go on measuring for hours, and nobody would be told of it.
+pub(crate) fn follow_parent() -> Result<()> {
+    kernel::end_with_parent()?;
+    // It may have ended before.
+    let started_by: Option<u32> = std::env::var(STARTED_BY).ok().and_then(|id| id.parse().ok());
+    match started_by {
+        Some(id) if id != parent_id() => {
+            Err(Error::invalid("whoever started this process has ended"))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl Program {
@@ -41,7 +58,7 @@ impl Program {
     /// The command that starts it.
     pub(super) fn command(&self) -> Command {
         let mut command = Command::new(&self.file);
-        command.args(&self.args);
+        command.args(&self.args).env(STARTED_BY, std::process::id().to_string());
         // Our engines would be timed while they write down what is done to them.
         let records = |name: &OsString| name.as_encoded_bytes().starts_with(b"CREDENZA_RECORD");
         for (name, _) in std::env::vars_os().filter(|(name, _)| records(name)) {
