@@ -106,3 +106,45 @@ fn reads_records_with_little_memory() {
     assert_eq!(lens.iter().filter(|len| **len == LONG).count(), 2);
     assert_eq!(lens.len(), VALUES as usize + 2);
 }
+
+/// What the tables of a foreign file are made and checked with, for each record.
+#[test]
+fn tables_of_foreign_files_that_no_memory_is_left_for_are_an_error() {
+    if is_sanitized() {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let mut store = CdbWriter::create(folder.path().join("cdb")).unwrap();
+    for _ in 0..800_000 {
+        store.add(b"", b"").unwrap();
+    }
+    store.finish().unwrap();
+    let mut child = child("makes_and_checks_tables_with_little_memory");
+    let child = child.env("CREDENZA_TEST_FOLDER", folder.path());
+    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!folder.path().join("another").exists());
+}
+
+#[test]
+fn makes_and_checks_tables_with_little_memory() {
+    if !is_child() {
+        return;
+    }
+    let [path, another] = ["cdb", "another"].map(|name| folder().join(name));
+    let store = Cdb::open(&path).unwrap();
+    let mut writer = CdbWriter::create(&another).unwrap();
+    for _ in 0..500_000 {
+        writer.add(b"key", b"").unwrap();
+    }
+    sys::limit_memory(status("VmData") + (8 << 20));
+    // A scan has to know which records of the empty key are there.
+    let scanned = store.scan(|_, _| Ok(()));
+    let errors = [store.verify(|_, _| ()), store.stats().map(|_| ()), scanned];
+    for (found, path) in errors.into_iter().map(|e| (e, &path)).chain([(writer.finish(), &another)])
+    {
+        let error = found.unwrap_err();
+        assert!(error.to_string().contains("cannot get memory"), "{error}");
+        assert_eq!(error.path(), Some(&**path));
+    }
+}

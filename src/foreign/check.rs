@@ -8,6 +8,7 @@
 use super::format::{Format, Layout, Slot, Table};
 use super::probe::{home, outside, passes_end};
 use super::records::{Erased, Record, Window};
+use crate::os::file::make_room;
 use crate::os::source::Source;
 use crate::{Error, Result};
 
@@ -159,6 +160,7 @@ impl<F: Format> Layout<F> {
                     return Err(Error::corrupt(at, what));
                 }
                 run.step(index, distance(slot.hash, table, index), at)?;
+                make_room(&mut referred, 1)?;
                 referred.push(slot);
             }
             if index + 1 == table.slots {

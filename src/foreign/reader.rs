@@ -189,7 +189,7 @@ impl<F: Format> Reader<F> {
     /// bytes to do. Takes 24 bytes of memory for each record.
     ///
     /// # Errors
-    /// The file is damaged: the error names the place.
+    /// The file is damaged: the error names the place; or there is no memory.
     pub fn verify(&self, mut progress: impl FnMut(u64, u64)) -> Result<()> {
         read!(self, source => self.inner.layout.verify(&source, &mut progress))
     }

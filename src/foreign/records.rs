@@ -2,6 +2,7 @@
 
 use super::format::{Format, Layout, Slot};
 use super::probe::passes_end;
+use crate::os::file::make_room;
 use crate::os::source::Source;
 use crate::{Error, Result};
 
@@ -153,6 +154,7 @@ fn referred_of_empty_key<F: Format, S: Source>(layout: &Layout<F>, source: &S) -
     let mut probe = layout.probe(b"");
     let mut referred = Vec::new();
     while let Some(candidate) = layout.advance(source, &mut probe)? {
+        make_room(&mut referred, 1)?;
         referred.push(candidate.record);
     }
     referred.sort_unstable();

@@ -72,7 +72,8 @@ impl<F: Format> Writer<F> {
         }
         within(limits.file_name, end.saturating_add(tables), limits.file)?;
         let slots = self.slots.get_mut((slot.hash & 0xff) as usize);
-        slots.into_iter().try_for_each(|slots| make_room(slots, 1))?;
+        let has_room = slots.into_iter().try_for_each(|slots| make_room(slots, 1));
+        has_room.map_err(|e| e.at(&self.output.path))?;
         F::put_head(key.len() as u64, value.len() as u64, &mut self.output.buffer);
         self.output.write(key)?;
         self.output.write(value)?;
@@ -90,7 +91,7 @@ impl<F: Format> Writer<F> {
     /// path, when this returns.
     ///
     /// # Errors
-    /// The disk is full or failed: the old file, if there is one, is untouched.
+    /// The disk is full or failed, or there is no memory for the largest table: the old file, if there is one, is untouched.
     pub fn finish(mut self) -> Result<()> {
         let format = self.pad()?;
         self.finish_as(format, Staged::publish)
@@ -119,7 +120,7 @@ impl<F: Format> Writer<F> {
             let at = self.output.position();
             let table = Table { at, slots: 2 * slots.len() as u64 };
             F::put_table(table, &mut header);
-            for slot in spread(&slots, table) {
+            for slot in spread(&slots, table).map_err(|e| e.at(&self.output.path))? {
                 format.put_slot(slot, &mut self.output.buffer);
                 self.output.write(&[])?;
             }
@@ -133,11 +134,14 @@ impl<F: Format> Writer<F> {
 ///
 /// Looking for that place one by one would take the square of the number of values of a key;
 /// `free` leads there in few steps, as each search shortens the way for the next.
-fn spread(slots: &[Slot], table: Table) -> Vec<Slot> {
+fn spread(slots: &[Slot], table: Table) -> Result<Vec<Slot>> {
     let size = table.slots as usize;
-    let mut spread = vec![Slot::default(); size];
+    let (mut spread, mut free) = (Vec::new(), Vec::new());
+    make_room(&mut spread, size)?;
+    make_room(&mut free, size + 1)?;
+    spread.resize(size, Slot::default());
     // The first place that may be free from each on; `size` stands for the end.
-    let mut free: Vec<usize> = (0..=size).collect();
+    free.extend(0..=size);
     for slot in slots {
         let mut place = first_free(&mut free, home(slot.hash, table) as usize);
         if place == size {
@@ -148,7 +152,7 @@ fn spread(slots: &[Slot], table: Table) -> Vec<Slot> {
             *next = place + 1;
         }
     }
-    spread
+    Ok(spread)
 }
 
 fn first_free(free: &mut [usize], from: usize) -> usize {
@@ -273,7 +277,11 @@ mod tests {
                 })
                 .collect();
             let table = Table { at: 0, slots: 2 * count };
-            assert_eq!(spread(&slots, table), spread_plainly(&slots, table), "round {round}");
+            assert_eq!(
+                spread(&slots, table).unwrap(),
+                spread_plainly(&slots, table),
+                "round {round}"
+            );
         }
     }
 
