@@ -151,11 +151,9 @@ impl<'h> Scanner<'h> {
         Ok(at)
     }
 
-    /// The record of the log that comes next, if it is longer than a window and no list's: who keeps it needs no copy then.
-    fn long_record<'s, S: Source>(
-        &mut self,
-        source: &'s S,
-    ) -> Result<Option<(S::Bytes<'s>, S::Bytes<'s>)>> {
+    /// Goes past the record of the log that comes next, if it is longer than a window and no list's: who wants its lengths
+    /// only needs no memory for it, and who keeps it no copy.
+    fn next_long<S: Source>(&mut self, source: &S) -> Result<Option<LogRecord>> {
         let Cursor::Log(at) = self.cursor else { return Ok(None) };
         let left = self.header.log.end().saturating_sub(at);
         if left <= WINDOW {
@@ -166,9 +164,31 @@ impl<'h> Scanner<'h> {
         if record.is_listed || !(WINDOW + 1..=left).contains(&len) {
             return Ok(None);
         }
-        let found = (record.key(source)?, record.value(source)?);
         self.cursor = Cursor::Log(at + len.next_multiple_of(ALIGN));
-        Ok(Some(found))
+        Ok(Some(record))
+    }
+
+    /// Records, and bytes of their keys and values. Long values that are in no list are not read.
+    pub(crate) fn count<S: Source>(mut self, source: &S) -> Result<(u64, u64, u64)> {
+        let (mut records, mut key_bytes, mut value_bytes) = (0, 0, 0);
+        let mut add = |key_len: usize, value_len: usize| {
+            records += 1;
+            key_bytes += key_len as u64;
+            value_bytes += value_len as u64;
+        };
+        loop {
+            if let Some(record) = self.next_long(source)? {
+                add(record.key_len, record.value_len);
+                continue;
+            }
+            let has_more = self.step(source, |key, value| {
+                add(key.len(), value.len());
+                Ok(())
+            })?;
+            if !has_more {
+                return Ok((records, key_bytes, value_bytes));
+            }
+        }
     }
 
     /// Gives every record to `f`.
@@ -436,7 +456,8 @@ impl<'a> Iter<'a> {
                 })
             }
             Either::Pread(file) => {
-                if let Some((key, value)) = self.scanner.long_record(file)? {
+                if let Some(record) = self.scanner.next_long(file)? {
+                    let (key, value) = (record.key(file)?, record.value(file)?);
                     queue.push_back((Cow::Owned(key), Cow::Owned(value)));
                     return Ok(true);
                 }

@@ -463,13 +463,7 @@ fn totals<S: Source>(header: &Header, index: &Index, source: &S, found: &Found) 
         let what = "not every list has exactly one reference to it";
         return Err(Error::corrupt(header.lists.at, what));
     }
-    let (mut records, mut key_bytes, mut value_bytes) = (0, 0, 0);
-    Scanner::new(header, index.shape).scan(source, |key, value| {
-        records += 1;
-        key_bytes += key.len() as u64;
-        value_bytes += value.len() as u64;
-        Ok(())
-    })?;
+    let (records, key_bytes, value_bytes) = Scanner::new(header, index.shape).count(source)?;
     if (records, key_bytes, value_bytes) != (header.records, header.key_bytes, header.value_bytes) {
         let what = format!(
             "the header counts {} records of {} + {} bytes, the file has {records} of \
