@@ -3,6 +3,8 @@
 use crate::folder::folder_of_new;
 use nix::sys::stat::{Mode, umask};
 use nix::unistd::getegid;
+use rustix::fs::getxattr_query;
+use rustix::io::Errno;
 use std::fs::{Metadata, metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -15,9 +17,21 @@ use std::path::Path;
 pub fn as_private_as(source: &Path, target: &Path) {
     // Who opens it says what is wrong with it.
     let Some(meta) = metadata(source).ok().filter(Metadata::is_file) else { return };
-    let refused = Mode::from_bits_truncate(!rights(&meta, group_at(target)) & 0o77);
+    // Where users have rights of their own, the group's in the mode are the most that any of those has. They are not in what
+    // is made, and cannot be told from the others there.
+    let rights = if has_list(source) { 0 } else { rights(&meta, group_at(target)) };
+    let refused = Mode::from_bits_truncate(!rights & 0o77);
     let before = umask(refused);
     umask(before | refused);
+}
+
+/// Whether the file has a list of users and groups with rights of their own (`setfacl`), as far as the kernel says.
+fn has_list(path: &Path) -> bool {
+    match getxattr_query(path, "system.posix_acl_access") {
+        // There is none, or there can be none.
+        Err(e) => !matches!(e, Errno::NODATA | Errno::OPNOTSUPP | Errno::NOSYS),
+        Ok(_) => true,
+    }
 }
 
 /// What the new file may give at most, as a mode: another group than that of the old one has what all others have.

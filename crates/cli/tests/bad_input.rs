@@ -362,6 +362,36 @@ fn what_is_made_of_a_private_store_is_private() {
     }
 }
 
+/// The group in the mode of such a file is not what its group may do, but the most that a user has who is named.
+#[test]
+fn what_one_more_user_may_read_is_not_made_for_a_group() {
+    const NOBODY: u32 = u32::MAX;
+    // Kind, rights and number: the owner, one user, the group, the most of both, and all others.
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, NOBODY), (2, 6, 12_345), (4, 0, NOBODY), (16, 6, NOBODY), (32, 0, NOBODY)];
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (kind, rights, id) in entries {
+        list.extend(kind.to_le_bytes());
+        list.extend(rights.to_le_bytes());
+        list.extend(id.to_le_bytes());
+    }
+    let folder = Folder::new();
+    let store = folder.store("btree", &plain_records(3));
+    let flags = rustix::fs::XattrFlags::empty();
+    if rustix::fs::setxattr(&store, "system.posix_acl_access", &list, flags).is_err() {
+        println!("skipped: this file system has no lists of users");
+        return;
+    }
+    let mode = |path: &str| std::fs::metadata(path).expect("a file").permissions().mode() & 0o777;
+    assert_eq!(mode(&store), 0o660);
+    let target = folder.path("target");
+    for command in ["backup", "freeze", "recover"] {
+        run(&[command, &store, &target]).expect(0);
+        assert_eq!(mode(&target), 0o600, "{command}");
+        std::fs::remove_file(&target).expect("it can be removed");
+    }
+}
+
 /// The name of a file, which is anybody's, moved the terminal, or began a line of its own.
 #[test]
 fn names_of_files_are_shown_in_one_line() {
