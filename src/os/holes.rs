@@ -14,7 +14,7 @@ use std::fs::{File, Metadata};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 
 /// What takes less than the time between the signals of a profiler to allocate.
 const SMALL_PIECE: u64 = 1 << 20;
@@ -60,20 +60,41 @@ pub(crate) fn fill_holes(file: &File) -> Result<()> {
 
 /// Has disk space for a range of a file, which becomes so long. A signal ends the call, and some file systems give back then
 /// what it had done: where one came, the rest is done in pieces that take less time than there is between signals.
+///
+/// Some file systems have no such call, as ext2 and many a FUSE: there, zeros are written behind the end of the file. Not by
+/// `posix_fallocate`: musl's gives up there, and glibc's reads and writes a byte of each block, also where others count.
 pub(super) fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
     check_length(to)?;
     let (mut from, mut piece) = (from, to - from);
     while from < to {
         let len = piece.min(to - from);
         // SAFETY: the descriptor is open; the call takes no pointers.
-        let rc = unsafe {
-            libc::posix_fallocate(file.as_raw_fd(), from.cast_signed(), len.cast_signed())
-        };
-        match rc {
-            0 => from += len,
-            libc::EINTR => piece = SMALL_PIECE,
-            _ => return Err(io::Error::from_raw_os_error(rc)),
+        let rc =
+            unsafe { libc::fallocate(file.as_raw_fd(), 0, from.cast_signed(), len.cast_signed()) };
+        if rc == 0 {
+            from += len;
+            continue;
         }
+        let error = io::Error::last_os_error();
+        match error.raw_os_error() {
+            Some(libc::EINTR) => piece = SMALL_PIECE,
+            Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                return write_zeros(file, from.max(file.metadata()?.len()), to);
+            }
+            _ => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Makes a file longer by zeros that are written, so that the disk has room for them.
+fn write_zeros(file: &File, from: u64, to: u64) -> io::Result<()> {
+    const ZEROS: [u8; 16 << 10] = [0; 16 << 10];
+    let mut at = from;
+    while at < to {
+        let piece = ZEROS.get(..(to - at) as usize).unwrap_or(&ZEROS);
+        file.write_all_at(piece, at)?;
+        at += piece.len() as u64;
     }
     Ok(())
 }
@@ -151,4 +172,43 @@ pub(super) fn file_system(file: &File) -> Option<u32> {
     }
     // SAFETY: the call has succeeded, and written it.
     Some(unsafe { found.assume_init() }.f_type as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// Where the file system cannot set blocks aside: stores could not grow with musl, and with glibc what others counted
+    /// was written over.
+    #[test]
+    fn room_is_had_where_it_can_only_be_written() {
+        let (folder, image) =
+            (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
+        image.as_file().set_len(2 << 20).unwrap();
+        let run = |program: &str, arguments: &[&str], at: &std::path::Path| {
+            let mut command = Command::new(program);
+            let command =
+                command.args(arguments).arg(at).stdout(Stdio::null()).stderr(Stdio::null());
+            command.status().is_ok_and(|status| status.success())
+        };
+        let options = ["-t", "ext2", "-o", "loop", image.path().to_str().unwrap()];
+        if !run("mkfs.ext2", &["-q"], image.path()) || !run("mount", &options, folder.path()) {
+            println!("skipped: ext2 may not be made or mounted here");
+            return;
+        }
+        let file = File::create_new(folder.path().join("file")).unwrap();
+        file.write_all_at(&[7; 5000], 0).unwrap();
+        let of_two = allocate(&file, 0, 70_001);
+        let meta = file.metadata().unwrap();
+        let no_room = allocate(&file, 70_001, 8 << 20);
+        let is_kept = std::fs::read(folder.path().join("file")).unwrap();
+        drop(file);
+        run("umount", &["--lazy"], folder.path());
+        of_two.unwrap();
+        assert!(meta.len() == 70_001 && meta.blocks() * 512 >= 70_001, "{meta:?}");
+        assert_eq!(no_room.unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert!(is_kept[..5000].iter().all(|byte| *byte == 7), "it wrote over what was there");
+        assert!(is_kept[5000..].iter().all(|byte| *byte == 0));
+    }
 }
