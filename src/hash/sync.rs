@@ -117,7 +117,7 @@ impl Core {
         let promise = self.writer_within(|| limit)?.promise(false)?;
         // Others write meanwhile, unless a sync has failed: then all is written again, up to the end of the
         // file, and nobody may cut it.
-        if !self.wait_for_disk(promise.extent, false)? {
+        if !self.have_on_disk(promise.extent, false, limit)? {
             return self.writer_within(|| limit)?.sync_now();
         }
         let writer = self.writer_within(|| limit)?;
@@ -129,11 +129,21 @@ impl Core {
     /// One at a time, for of those who wait by the same opening of the file only one is told. False if that is
     /// for who has the writers' lock to do.
     pub(super) fn wait_for_disk(&self, extent: Extent, is_writer: bool) -> Result<bool> {
+        self.have_on_disk(extent, is_writer, None)
+    }
+
+    /// The same, but an error if another is at it for longer than `limit`: he may be stopped.
+    fn have_on_disk(
+        &self,
+        extent: Extent,
+        is_writer: bool,
+        limit: Option<Duration>,
+    ) -> Result<bool> {
         if self.is_in_memory() {
             return Ok(true);
         }
         let lock = RobustLock::in_head(&self.data, session::DISK_LOCK);
-        lock.lock()?;
+        lock.lock_for(|| limit)?;
         let unsure = self.session(session::UNSURE);
         let before = unsure.fetch_or(UNSURE_OF_DATA, Ordering::AcqRel);
         if before & UNSURE_OF_DATA != 0 && !is_writer {
@@ -381,6 +391,34 @@ mod tests {
         let before = core.data.len();
         store.insert(b"long", &[7; 10_000]).unwrap();
         assert!(core.data.len() > before && is_noted(), "a longer file");
+    }
+
+    /// He may be stopped there: who wants to wait for nobody did so for ever.
+    #[test]
+    fn who_waits_for_the_disk_is_not_waited_for_any_longer_than_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = OpenOptions::new().create(true).open(folder.path().join("store")).unwrap();
+        let core = store.core();
+        store.insert(b"key", b"value").unwrap();
+        let lock = RobustLock::in_head(&core.data, session::DISK_LOCK);
+        std::thread::scope(|scope| {
+            let (done, waits) = std::sync::mpsc::channel();
+            let (has, is_held) = std::sync::mpsc::channel();
+            scope.spawn(move || {
+                lock.lock().unwrap();
+                has.send(()).unwrap();
+                // What fails does not hang.
+                let is_in_time = waits.recv_timeout(Duration::from_secs(20)).is_ok();
+                lock.unlock();
+                assert!(is_in_time, "it was waited for");
+            });
+            is_held.recv().unwrap();
+            let error = core.sync(Some(Duration::from_millis(1))).unwrap_err();
+            done.send(()).unwrap();
+            assert!(matches!(error.kind(), crate::ErrorKind::Busy { .. }), "{error}");
+        });
+        core.sync(None).unwrap();
+        assert!(core.is_done(core.session(session::CHANGES).load(Ordering::Acquire)));
     }
 
     /// Danger: the disk refuses when it is to have what was wiped, and something is written there all the same: what is there
