@@ -627,6 +627,59 @@ mod tests {
         assert_eq!(std::fs::read(notes).unwrap(), b"mine");
     }
 
+    /// As where the file system has no unnamed files.
+    fn staged_by_name(target: &Path) -> Staged {
+        let mut staged = Staged::create(target).unwrap();
+        let (file, path) = named_beside(target).unwrap();
+        staged.named = Some(staged.target.other(path));
+        staged.file = file;
+        staged
+    }
+
+    #[test]
+    fn a_file_with_a_temporary_name_takes_its_place_or_leaves_nothing() {
+        use std::os::unix::fs::{FileExt, PermissionsExt};
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("file");
+        let count = || std::fs::read_dir(folder.path()).unwrap().count();
+        drop(staged_by_name(&target));
+        assert_eq!(count(), 0);
+        std::fs::write(&target, "old").unwrap();
+        let mode = |path: &Path| path.metadata().unwrap().permissions().mode() & 0o777;
+        std::fs::set_permissions(&target, PermissionsExt::from_mode(0o604)).unwrap();
+        let staged = staged_by_name(&target);
+        let named = staged.named.as_ref().unwrap().now();
+        assert_eq!(mode(&named), OWN, "others could open it before it has the mode of the old one");
+        staged.file().write_all_at(b"new", 0).unwrap();
+        staged.publish().unwrap();
+        assert_eq!((std::fs::read(&target).unwrap(), mode(&target)), (b"new".to_vec(), 0o604));
+        staged_by_name(&target).publish_new().unwrap_err();
+        assert_eq!(count(), 1);
+    }
+
+    /// Its parent goes on writing.
+    #[test]
+    fn a_forked_process_leaves_the_temporary_names_of_its_parent() {
+        super::super::process::prepare();
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("file");
+        let (staged, built) = (staged_by_name(&target), Named::create(&target, None).unwrap());
+        let (named, path) = (staged.named.as_ref().unwrap().now(), built.path());
+        // SAFETY: the child has one thread, and ends without what its parent registered for its end.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            drop((staged, built));
+            // SAFETY: as above.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = -1;
+        // SAFETY: the status is written during the call.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        assert!(status == 0 && named.exists() && path.exists());
+        drop((staged, built));
+        assert!(!named.exists() && !path.exists());
+    }
+
     /// It was found when all was written.
     #[test]
     fn a_folder_that_is_not_there_is_no_target() {
