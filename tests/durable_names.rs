@@ -91,9 +91,13 @@ fn what_is_made_of_a_store_is_durable_before_its_name_and_the_name_before_the_ca
     let btree = BTree::create(name("btree")).unwrap();
     btree.insert(b"key", b"value").unwrap();
     let file = name("backup of hash");
-    check("backup of hash", &file, || hash.backup(&file, |_, _| ()).unwrap());
+    check("backup of hash", &file, || {
+        hash.backup(&file, |_, _| ()).unwrap();
+    });
     let file = name("backup of btree");
-    check("backup of btree", &file, || btree.backup(&file, |_, _| ()).unwrap());
+    check("backup of btree", &file, || {
+        btree.backup(&file, |_, _| ()).unwrap();
+    });
     let file = name("frozen");
     check("freeze", &file, || drop(freeze(&hash, &file, |_, _| ()).unwrap()));
     let file = name("thawed");
