@@ -86,37 +86,46 @@ pub(super) enum Part {
 
 pub(super) fn measure<D: Driver>(bench: &Bench<'_, D>, part: &Part) -> Result<()> {
     match part {
-        Part::Numbers => numbers(bench),
+        Part::Numbers => {
+            let (figures, wrong) = numbers(bench)?;
+            let mut figures = figures.into_iter();
+            figures.try_for_each(|(name, figure)| bench.tell(name, figure, wrong.clone()))
+        }
         Part::Pairs(count) => pairs(bench, *count),
         Part::Speed(count, time) => speed(bench, *count, *time),
     }
 }
 
-fn numbers<D: Driver>(bench: &Bench<'_, D>) -> Result<()> {
+/// Gives the figures and what is wrong with the answers, which are compared before any figure is told.
+fn numbers<D: Driver>(bench: &Bench<'_, D>) -> Result<([(&'static str, f64); 4], Option<String>)> {
     let records = &bench.inputs.records;
     let ns = |start: Instant| start.elapsed().as_nanos() as f64 / records.len() as f64;
     let mut writer = bench.driver.create(&bench.path, &bench.shape)?;
-    for name in ["insert", "reinsert"] {
+    let mut stored = [0.0; 2];
+    for stored in &mut stored {
         let start = Instant::now();
         for (key, value) in records.iter() {
             writer.insert(key, value)?;
         }
-        bench.tell(name, ns(start), None)?;
+        *stored = ns(start);
     }
     let (mut found, start) = (0, Instant::now());
     for (key, value) in records.iter() {
         writer.get(key, |got| found += usize::from(got == value))?;
     }
     let fetched = ns(start);
-    let wrong = (found != records.len()).then(|| format!("{found} right of {}", records.len()));
-    bench.tell("fetch", fetched, wrong)?;
     writer.close()?;
     let kilobytes = bench.file_bytes()? as f64 / 1024.0;
     // Nothing of it is timed: a lock for each record would be most of it.
     let unlocked = bench.shape.set_up(Setup::Tuned);
     let mut store = bench.driver.open(&bench.path, &unlocked, Reading::Warm)?;
-    let wrong = passes::check_scan(&mut store, bench.content)?;
-    bench.tell("size", kilobytes, wrong)
+    let scanned = passes::check_scan(&mut store, bench.content)?;
+    let missed = (found != records.len()).then(|| format!("{found} right of {}", records.len()));
+    let wrong = missed.or(scanned);
+    let [insert, reinsert] = stored;
+    let figures =
+        [("insert", insert), ("reinsert", reinsert), ("fetch", fetched), ("size", kilobytes)];
+    Ok((figures, wrong))
 }
 
 /// Writes one of a pair's two names, as the original does: with a byte 0 at its end.
@@ -393,6 +402,8 @@ mod tests {
     use super::*;
     use crate::driver::Changes;
     use crate::reproduce::outcome::number_in;
+    use crate::reproduce::task::with_bench;
+    use crate::runner::liar::Lie;
 
     #[test]
     fn what_was_published_is_all_numbers_and_keeps_its_sense() {
@@ -495,6 +506,17 @@ mod tests {
         let wrong = found.wrong.expect("what is untimed is compared, too");
         assert!(wrong.contains("has not its value"), "{wrong}");
         assert!(look_up(&mut store, 100, &mut rng, time).unwrap().wrong.is_none());
+    }
+
+    #[test]
+    fn what_is_stored_does_not_count_if_answers_are_wrong() {
+        for (lie, is_wrong) in [(Lie::None, false), (Lie::MissesOnce, true), (Lie::ScanShort, true)]
+        {
+            let part = Work::Ntdb(Part::Numbers);
+            let (figures, wrong) = with_bench(lie, part, |bench| numbers(bench)).unwrap();
+            assert_eq!(figures.map(|(name, _)| name), FIGURES[..4], "{lie:?}");
+            assert_eq!(wrong.is_some(), is_wrong, "{lie:?}: {wrong:?}");
+        }
     }
 
     #[test]

@@ -191,3 +191,35 @@ impl<D: Driver> Bench<'_, D> {
         Ok((seconds, total.unlike(expected, "what is looked up")))
     }
 }
+
+/// Does something with the place of a store that lies so.
+#[cfg(test)]
+pub(super) fn with_bench<T>(
+    lie: crate::runner::liar::Lie,
+    work: Work,
+    act: impl FnOnce(&Bench<'_, crate::runner::liar::Liar>) -> T,
+) -> T {
+    use crate::workload::Workload;
+    let folder = tempfile::tempdir().unwrap();
+    let found = Workload::find("tokens").unwrap();
+    let (inputs, _) = Inputs::prepare(&Workload { records: Some(500), ..found }).unwrap();
+    let task = Task {
+        store: "liar".to_owned(),
+        library: None,
+        folder: folder.path().to_owned(),
+        made_in: None,
+        inputs: folder.path().join("inputs"),
+        setup: Setup::Tuned,
+        cpu: None,
+        seed: 1,
+        work,
+    };
+    act(&Bench {
+        shape: Shape::of(&inputs.records).set_up(task.setup),
+        content: inputs.records.content(),
+        path: task.folder.join("store"),
+        driver: crate::runner::liar::Liar::who(lie),
+        inputs,
+        task: &task,
+    })
+}
