@@ -133,8 +133,6 @@ pub(crate) struct Built {
 pub(super) fn main() -> Result<()> {
     // Whoever started this process may have been stopped before it could say what to do.
     let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
-    // Whoever kills the one that reports would else leave this one to a schedule of hours.
-    kernel::end_with_parent()?;
     // One that compares has nothing to tell before its end.
     if !task.is_check {
         heed_requests_to_end();

@@ -96,8 +96,11 @@ pub(super) fn measure<D: Driver>(bench: &Bench<'_, D>, part: &Part) -> Result<()
     }
 }
 
+/// The figures of some records, and what is wrong with the answers.
+type Numbers = ([(&'static str, f64); 4], Option<String>);
+
 /// Gives the figures and what is wrong with the answers, which are compared before any figure is told.
-fn numbers<D: Driver>(bench: &Bench<'_, D>) -> Result<([(&'static str, f64); 4], Option<String>)> {
+fn numbers<D: Driver>(bench: &Bench<'_, D>) -> Result<Numbers> {
     let records = &bench.inputs.records;
     let ns = |start: Instant| start.elapsed().as_nanos() as f64 / records.len() as f64;
     let mut writer = bench.driver.create(&bench.path, &bench.shape)?;
@@ -513,7 +516,7 @@ mod tests {
         for (lie, is_wrong) in [(Lie::None, false), (Lie::MissesOnce, true), (Lie::ScanShort, true)]
         {
             let part = Work::Ntdb(Part::Numbers);
-            let (figures, wrong) = with_bench(lie, part, |bench| numbers(bench)).unwrap();
+            let (figures, wrong) = with_bench(lie, part, numbers).unwrap();
             assert_eq!(figures.map(|(name, _)| name), FIGURES[..4], "{lie:?}");
             assert_eq!(wrong.is_some(), is_wrong, "{lie:?}: {wrong:?}");
         }

@@ -54,7 +54,6 @@ pub(super) enum Job {
 /// Reads a [`Task`], does it, and says what came of it on standard output.
 pub(super) fn main() -> Result<()> {
     let Some(task) = protocol::task::<Task>()? else { return Ok(()) };
-    kernel::end_with_parent()?;
     let done = with_changed(&task.store, Work(&task))
         .unwrap_or_else(|| Err(Error::invalid(format!("there is no store '{}'", task.store))));
     match done {
