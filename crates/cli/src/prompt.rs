@@ -5,6 +5,7 @@
 
 use crate::changing::Changing;
 use crate::exit;
+use crate::input;
 use crate::output::escaped;
 use crate::words;
 use credenza::{Error, Result};
@@ -38,6 +39,7 @@ impl<'s> Lines<'s> {
     pub fn new(store: &'s Changing, commands: &'static [&'static str]) -> Result<Lines<'s>> {
         let stdin = io::stdin().lock();
         if !stdin.is_terminal() {
+            input::check_given()?;
             return Ok(Lines::Script(stdin));
         }
         drop(stdin);

@@ -367,6 +367,7 @@ fn a_standard_input_that_is_closed_is_not_an_empty_one() {
         &["put", &changing, "key"],
         &["put", &changing, "--from", "tsv"],
         &["get", &store, "--keys-from", "-"],
+        &["shell", &changing],
     ] {
         let got = without(args, "<&-");
         let err = String::from_utf8_lossy(&got.stderr);
