@@ -182,3 +182,65 @@ fn a_change_whose_sync_fails_is_there() {
     }
     assert!(btree.read().unwrap().main().get(b"single").unwrap().is_some());
 }
+
+/// A store that appends what is committed to a journal.
+fn appending(path: &std::path::Path) -> BTree {
+    let options = BTree::options().create(true).durability(Durability::Sync);
+    let store = options.open(path).unwrap();
+    for i in 0u32..100 {
+        let before = syncs::count();
+        store.insert(b"first", &i.to_le_bytes()).unwrap();
+        // A sync of all pages waits twice.
+        if syncs::count() == before + 1 {
+            return store;
+        }
+    }
+    panic!("nothing was appended");
+}
+
+/// The kernel tells of an error once, also of pages that it wrote by itself, and also to who waits for the journal alone:
+/// all that is not known to be on the disk is written again.
+#[test]
+fn after_an_append_that_failed_all_since_the_base_is_written_again() {
+    let Some(folder) = folder() else { return };
+    let path = folder.path().join("store");
+    let store = appending(&path);
+    store.sync().unwrap();
+    for key in 0u32..40 {
+        store.insert(&key.to_le_bytes(), &[2; 9_000]).unwrap();
+    }
+    syncs::wait_for_real();
+    // The kernel has written all of it, and calls it clean.
+    std::fs::File::open(&path).unwrap().sync_data().unwrap();
+    syncs::fail_after(Some(0));
+    store.insert(b"first", b"not durable").unwrap_err();
+    let again = written_by(|| store.sync().unwrap()).unwrap();
+    assert!(again >= 40 * 9_000, "{again} bytes were written again");
+    let once_more = written_by(|| store.sync().unwrap()).unwrap();
+    assert!(once_more < 40_000, "{once_more} bytes were written for nothing");
+    store.verify(|_, _| ()).unwrap();
+}
+
+/// Who is killed while he waits for the journal leaves a commit there that is whole, and in memory alone: nobody says that
+/// it is durable before it was waited for.
+#[test]
+fn what_was_appended_and_not_waited_for_is_not_said_to_be_durable() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = appending(&folder.path().join("store"));
+    let copy = folder.path().join("copy");
+    let is_durable = |value: &[u8]| {
+        common::write_anew(&copy, &std::fs::read(store.path().unwrap()).unwrap());
+        let left = BTree::options().read_only(true).open(&copy).unwrap();
+        assert_eq!(left.read().unwrap().main().get(b"first").unwrap(), Some(value));
+        assert_eq!(left.sync().is_ok(), left.stats().unwrap().is_durable);
+        left.stats().unwrap().is_durable
+    };
+    store.insert(b"first", b"durable").unwrap();
+    assert!(is_durable(b"durable"));
+    syncs::fail_after(Some(0));
+    store.insert(b"first", b"appended").unwrap_err();
+    assert!(!store.stats().unwrap().is_durable);
+    assert!(!is_durable(b"appended"));
+    store.insert(b"second", b"durable").unwrap();
+    assert!(is_durable(b"appended"));
+}
