@@ -253,3 +253,48 @@ impl Core {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::BTree;
+    use super::super::torn::{durable_store, rebooted, write_anew};
+    use super::*;
+
+    fn words(store: &BTree) -> [u64; 3] {
+        [session::BASE, session::DURABLE, session::SYNCING].map(|at| store.core().load(at))
+    }
+
+    /// Danger: of a base that is let go too early pages are written over that what was appended needs; one that stays
+    /// too long keeps the file from getting shorter, and its place is taken for the wrong one of the two.
+    #[test]
+    fn the_base_is_the_same_while_commits_are_appended_and_no_longer() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = durable_store(&folder.path().join("store"));
+        let core = store.core();
+        let insert = |i: u64| _ = store.insert(&i.to_le_bytes(), b"value").unwrap();
+        let newest = || core.newest().stamp;
+        (0..100).take_while(|_| core.journal().is_none()).for_each(insert);
+        core.sync_commits(newest(), How::Pages).unwrap();
+        for how in [How::Pages, How::Sums, How::Bare] {
+            let base = newest();
+            assert_eq!(words(&store), [base, base, 0], "before {how:?}");
+            for i in 200..203 {
+                insert(i);
+                assert_eq!(words(&store), [base, newest(), 0], "before {how:?}");
+                assert_eq!(core.base().map(|(_, meta)| meta.commit.stamp), Some(base));
+                assert!(core.pins().any(|stamp| stamp == base));
+            }
+            let (_, before) = core.base().unwrap();
+            // Who opens it after a power failure goes on with the same.
+            let copy = folder.path().join(format!("{how:?}"));
+            write_anew(&copy, &rebooted(std::fs::read(store.path().unwrap()).unwrap()));
+            assert_eq!(words(&BTree::open(&copy).unwrap()), [base, newest(), 0], "{how:?}");
+            core.sync_commits(newest(), how).unwrap();
+            assert_eq!(words(&store), [newest(), newest(), 0], "after {how:?}");
+            assert_eq!(core.journal().is_some(), how.keeps_journal());
+            let (_, after) = core.base().unwrap();
+            assert!(after.turn > before.turn && after.commit.stamp == newest());
+            assert!(core.pins().all(|stamp| stamp > base), "what the base before had is not free");
+        }
+    }
+}
