@@ -253,4 +253,34 @@ mod tests {
         idle.verify(|_, _| ()).unwrap();
         assert_eq!(other.read().unwrap().main().len(), 800);
     }
+
+    /// Danger: whoever takes the file for as long as it was follows a damaged link behind its end, which ends the process.
+    #[test]
+    fn who_did_not_cut_the_file_knows_how_long_it_is_when_he_looks() {
+        let folder = tempfile::tempdir().unwrap();
+        let looks: [fn(&BTree); 3] = [
+            |store| store.core().note_cuts().unwrap(),
+            |store| drop(store.write().unwrap()),
+            |store| drop(store.stats().unwrap()),
+        ];
+        for (n, look) in looks.into_iter().enumerate() {
+            let path = folder.path().join(n.to_string());
+            let len = || std::fs::metadata(&path).unwrap().len();
+            let (store, other) = (BTree::create(&path).unwrap(), BTree::open(&path).unwrap());
+            store.insert(b"long", &vec![1; 1 << 20]).unwrap();
+            store.sync().unwrap();
+            other.verify(|_, _| ()).unwrap();
+            let (long, cuts) = (len(), store.core().load(session::CUTS));
+            assert_eq!(other.core().map.len(), long);
+            store.remove(b"long").unwrap();
+            store.sync().unwrap();
+            store.sync().unwrap();
+            assert!(len() < long, "nothing was cut off");
+            // Before, for who dies at it, and after, for who looked in between.
+            assert_eq!(store.core().load(session::CUTS), cuts + 2);
+            assert_eq!(other.core().map.len(), long, "this is what it is about");
+            look(&other);
+            assert_eq!(other.core().map.len(), len(), "look {n}");
+        }
+    }
 }
