@@ -17,7 +17,7 @@ use crate::durability::Durability;
 use crate::observe::{BESIDE, Recorder, Started, Steps, Walk, Way, counted};
 use crate::os::file::copied;
 use crate::stats::{Done, Moved, Operation, Operations, Outcome};
-use crate::{Bytes, Result};
+use crate::{Bytes, Error, Result};
 use std::ops::Bound;
 
 /// Goes to a place, that of `key` if it is one's, and says whether there is a record.
@@ -134,6 +134,9 @@ pub(super) trait Counts<'t>: Sized {
     /// What the transaction has changed so far.
     fn moved(&mut self) -> &mut Moved;
 
+    /// The error, naming the store's file.
+    fn named(&self, error: Error) -> Error;
+
     /// Does `f`, and counts it by what `what` makes of its result.
     #[inline(always)]
     fn change<T>(
@@ -143,9 +146,9 @@ pub(super) trait Counts<'t>: Sized {
         f: impl FnOnce(&mut Self) -> Result<T>,
         what: impl FnOnce(&T) -> Change,
     ) -> Result<T> {
-        let Some(recorder) = self.recorder() else { return f(self) };
+        let Some(recorder) = self.recorder() else { return f(self).map_err(|e| self.named(e)) };
         let change = move || {
-            let done = f(self)?;
+            let done = f(self).map_err(|e| self.named(e))?;
             let Change { outcome, records, bytes } = what(&done);
             self.moved().add(Moved { items: records, misses: 0, bytes });
             Ok((done, Done::one(outcome, bytes as usize)))
@@ -163,6 +166,11 @@ impl<'t> Counts<'t> for TableMut<'t, '_> {
     fn moved(&mut self) -> &mut Moved {
         &mut self.writer.scratch.moved
     }
+
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        self.source.core().named(error)
+    }
 }
 
 impl<'t> Counts<'t> for MultiTableMut<'t, '_> {
@@ -172,6 +180,11 @@ impl<'t> Counts<'t> for MultiTableMut<'t, '_> {
 
     fn moved(&mut self) -> &mut Moved {
         &mut self.raw.writer.scratch.moved
+    }
+
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        self.raw.named(error)
     }
 }
 

@@ -232,7 +232,8 @@ impl<'t, 'c> CursorMut<'t, 'c> {
     /// the next might come to no end where keys are not in order: so they must be.
     pub(super) fn here(&mut self) -> Result<Vec<u8>> {
         let Some(key) = self.key() else {
-            return Err(Error::invalid("the cursor is at no record"));
+            let error = Error::invalid("the cursor is at no record");
+            return Err(self.table.source.core().named(error));
         };
         let is_in_order = match self.way {
             Way::Forward => key > &self.changed[..],

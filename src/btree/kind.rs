@@ -174,8 +174,9 @@ impl Kind {
             return Ok(());
         }
         let (name, len) = (KeyType::of(self.key, "").to_string(), key.len());
+        let noun = if len == 1 { "byte" } else { "bytes" };
         Err(Error::invalid(format!(
-            "a key of {len} bytes that stands for none of type {name}, which the table's keys have"
+            "the table's keys are of type {name}, and these {len} {noun} are no such key: 'typed' makes the bytes of keys"
         )))
     }
 

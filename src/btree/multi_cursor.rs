@@ -197,7 +197,7 @@ impl<'t, C: Among> MultiCursor<'t, C> {
     }
 
     fn go_to(&mut self, key: &[u8]) -> Result<bool> {
-        self.pairs.check_key(key)?;
+        self.pairs.check_key(key).map_err(|e| self.raw.table().named(e))?;
         self.raw.seek(&self.pairs.begin(key).unwrap_or_default())?;
         self.arrive()
     }
@@ -220,9 +220,10 @@ impl<'t, C: Among> MultiCursor<'t, C> {
     }
 
     fn go_to_value(&mut self, key: &[u8], value: &[u8]) -> Result<bool> {
-        self.pairs.check_key(key)?;
+        self.pairs.check_key(key).map_err(|e| self.raw.table().named(e))?;
         if !self.pairs.is_sorted() {
-            return Err(Error::invalid("the values of this table are not sorted"));
+            let error = Error::invalid("the values of this table are not sorted");
+            return Err(self.raw.table().named(error));
         }
         let mut pair = self.pairs.begin(key).unwrap_or_default();
         pair.extend_from_slice(value);

@@ -8,7 +8,7 @@ use super::multi_mut::{self, Gap, MultiTableMut, label_here};
 use super::table::Table;
 use crate::observe::{Recorder, Way};
 use crate::stats::{Moved, Operation};
-use crate::{Bytes, Result};
+use crate::{Bytes, Error, Result};
 use std::borrow::Cow;
 
 /// A [`MultiCursor`] that changes what it is at; from [`MultiTableMut::cursor`].
@@ -126,7 +126,7 @@ impl<'t, 'c> MultiCursorMut<'t, 'c> {
 
     fn insert_beside(&mut self, way: Way, value: &[u8]) -> Result<()> {
         if self.pairs.is_sorted() {
-            return Err(multi_mut::has_no_places());
+            return Err(Counts::named(self, multi_mut::has_no_places()));
         }
         self.go_on_with(Operation::Insert, value, |cursor, pair| {
             check_sizes(&cursor.key, value)?;
@@ -200,5 +200,10 @@ impl<'t> Counts<'t> for MultiCursorMut<'t, '_> {
 
     fn moved(&mut self) -> &mut Moved {
         &mut self.raw.table.writer.scratch.moved
+    }
+
+    #[cold]
+    fn named(&self, error: Error) -> Error {
+        self.raw.table.named(error)
     }
 }

@@ -127,7 +127,7 @@ impl<'s> Snapshot<'s> {
     /// damaged where it was read.
     pub fn table(&self, name: &str) -> Result<Option<Table<'_>>> {
         let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
-        Kind::of(&tree)?.check_duplicates(name, false)?;
+        Kind::of(&tree).and_then(|kind| kind.check_duplicates(name, false)).of(&self.source)?;
         Ok(Some(Table::new(&self.source, tree, key_name).counted_by(self.recorder_of(name))))
     }
 
@@ -138,8 +138,8 @@ impl<'s> Snapshot<'s> {
     /// it was read.
     pub fn multi_table(&self, name: &str) -> Result<Option<MultiTable<'_>>> {
         let Some((tree, key_name)) = self.find(name)? else { return Ok(None) };
-        let kind = Kind::of(&tree)?;
-        kind.check_duplicates(name, true)?;
+        let kind = Kind::of(&tree).of(&self.source)?;
+        kind.check_duplicates(name, true).of(&self.source)?;
         let recorder = self.recorder_of(name);
         let table = Table::new(&self.source, tree, key_name).counted_by(recorder);
         Ok(Some(MultiTable::new(table, kind)))
@@ -154,7 +154,8 @@ impl<'s> Snapshot<'s> {
     /// # Errors
     /// The store is damaged where it was read.
     pub fn table_options(&self, name: &str) -> Result<Option<TableOptions>> {
-        self.find(name)?.map(|(tree, key_name)| kind::options(&tree, key_name)).transpose()
+        let found = self.find(name)?;
+        found.map(|(tree, key_name)| kind::options(&tree, key_name)).transpose().of(&self.source)
     }
 
     fn find(&self, name: &str) -> Result<Option<(Tree, &str)>> {

@@ -64,7 +64,8 @@ impl<'t> Table<'t> {
     /// # Errors
     /// The table is of a kind that this program does not know.
     pub fn key_type(&self) -> Result<KeyType> {
-        kind::options(&self.tree, self.key_name).map(|options| options.keys().clone())
+        let options = kind::options(&self.tree, self.key_name).of(self.source);
+        options.map(|options| options.keys().clone())
     }
 
     /// The value of `key`; `None` if it is absent.

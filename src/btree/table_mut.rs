@@ -84,12 +84,13 @@ impl<'t, 'c> TableMut<'t, 'c> {
 
     #[inline]
     fn put(&mut self, key: &[u8], value: &[u8], old: Old) -> Result<bool> {
-        check_sizes(key, value)?;
+        let core = self.source.core();
+        check_sizes(key, value).of(core)?;
         if self.tree.kind == 0 {
             return self.put_stored(key, value, old);
         }
-        let kind = Kind::of(self.tree)?;
-        kind.check_key(key)?;
+        let kind = Kind::of(self.tree).of(core)?;
+        kind.check_key(key).of(core)?;
         let was_there = self.put_stored(key, value, old)?;
         if kind.is_numbered {
             self.tree.last_number = self.tree.last_number.max(number_of(key));
@@ -103,7 +104,7 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// Records are not numbered, or there is no further number; or as [`TableMut::insert`].
     pub fn append(&mut self, value: &[u8]) -> Result<u64> {
-        let width = Kind::of(self.tree)?.width().unwrap_or(0);
+        let width = Kind::of(self.tree).of(self.source.core())?.width().unwrap_or(0);
         let append = |table: &mut Self| table.put_next(width, value);
         self.change(Operation::Insert, None, append, |_| {
             Change::put(&[0; 8][..width.min(8)], value)
@@ -134,6 +135,11 @@ impl<'t, 'c> TableMut<'t, 'c> {
     /// # Errors
     /// Records are not numbered, or keys of their type cannot be this number.
     pub fn skip_numbers(&mut self, last: u64) -> Result<()> {
+        let core = self.source.core();
+        self.skip_to(last).of(core)
+    }
+
+    fn skip_to(&mut self, last: u64) -> Result<()> {
         let kind = Kind::of(self.tree)?;
         if !kind.is_numbered {
             return Err(not_numbered());

@@ -102,7 +102,8 @@ impl<'s> Transaction<'s> {
     /// damaged where it was read.
     pub fn table(&mut self, name: &str) -> Result<Option<TableMut<'_, 's>>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        Kind::of(&self.open().get(i).tree)?.check_duplicates(name, false)?;
+        let kind = Kind::of(&self.open().get(i).tree);
+        kind.and_then(|kind| kind.check_duplicates(name, false)).of(self.core())?;
         Ok(Some(self.opened(i)))
     }
 
@@ -113,8 +114,8 @@ impl<'s> Transaction<'s> {
     /// it was read.
     pub fn multi_table(&mut self, name: &str) -> Result<Option<MultiTableMut<'_, 's>>> {
         let Some(i) = self.find(name)? else { return Ok(None) };
-        let kind = Kind::of(&self.open().get(i).tree)?;
-        kind.check_duplicates(name, true)?;
+        let kind = Kind::of(&self.open().get(i).tree).of(self.core())?;
+        kind.check_duplicates(name, true).of(self.core())?;
         Ok(Some(MultiTableMut::new(self.opened(i), kind)))
     }
 
@@ -144,7 +145,7 @@ impl<'s> Transaction<'s> {
     /// As [`Transaction::table`].
     pub fn read_table(&self, name: &str) -> Result<Option<Table<'_>>> {
         let Some((table, kind)) = self.found(name)? else { return Ok(None) };
-        kind.check_duplicates(name, false)?;
+        kind.check_duplicates(name, false).of(self.core())?;
         Ok(Some(table))
     }
 
@@ -155,7 +156,7 @@ impl<'s> Transaction<'s> {
     /// As [`Transaction::multi_table`].
     pub fn read_multi_table(&self, name: &str) -> Result<Option<MultiTable<'_>>> {
         let Some((table, kind)) = self.found(name)? else { return Ok(None) };
-        kind.check_duplicates(name, true)?;
+        kind.check_duplicates(name, true).of(self.core())?;
         Ok(Some(MultiTable::new(table, kind)))
     }
 
@@ -233,16 +234,14 @@ impl<'s> Transaction<'s> {
 
     /// The number of the table of this name, which is made unless there is one; whether it was.
     fn made(&mut self, name: &str, options: &TableOptions) -> Result<(usize, bool)> {
-        check_name(name)?;
-        options.check()?;
+        check_name(name).and_then(|()| options.check()).of(self.core())?;
         if let Some(i) = self.find(name)? {
             let Open { tree, key_name, .. } = self.open().get(i);
             if kind::options(tree, key_name)? == *options {
                 return Ok((i, false));
             }
-            return Err(Error::invalid(format!(
-                "there is a table {name:?} of another kind already"
-            )));
+            let other = format!("there is a table {name:?} of another kind already");
+            return Err(Error::invalid(other)).of(self.core());
         }
         let tree = Tree { kind: options.kind().word(), ..Tree::default() };
         let key_name = match options.keys() {
@@ -265,13 +264,13 @@ impl<'s> Transaction<'s> {
     /// There is a table of the new name, which is left as it is; or as
     /// [`Transaction::create_table`].
     pub fn rename_table(&mut self, from: &str, to: &str) -> Result<bool> {
-        check_name(to)?;
+        check_name(to).of(self.core())?;
         let Some(i) = self.find(from)? else { return Ok(false) };
         if from == to {
             return Ok(true);
         }
         if self.find(to)?.is_some() {
-            return Err(Error::invalid(format!("there is a table {to:?} already")));
+            return Err(Error::invalid(format!("there is a table {to:?} already"))).of(self.core());
         }
         // That the new name has them no entry of a trace can say.
         let recorder = self.recorder.map(|recorder| recorder.of_table(from));
@@ -337,7 +336,7 @@ impl<'s> Transaction<'s> {
     /// The number of a savepoint among those that there are.
     fn number_of(&self, savepoint: Savepoint) -> Result<usize> {
         let found = self.savepoints.binary_search_by_key(&savepoint.0, |saved| saved.id);
-        found.map_err(|_| no_savepoint())
+        found.map_err(|_| self.store.named(no_savepoint()))
     }
 
     /// Undoes everything since that moment; later savepoints are gone, this one stays.

@@ -51,7 +51,7 @@ impl<'t> Table<'t> {
     /// # Errors
     /// The table's keys are of another type.
     pub fn typed<K: Key + ?Sized>(self) -> Result<Typed<'t, K>> {
-        check::<K>(&self.key_type()?)?;
+        check::<K>(&self.key_type()?).map_err(|e| self.named(e))?;
         Ok(Typed { table: self, keys: PhantomData })
     }
 }
@@ -304,7 +304,8 @@ impl<'c> TableMut<'_, 'c> {
     /// # Errors
     /// The table's keys are of another type.
     pub fn typed<K: Key + ?Sized>(&mut self) -> Result<TypedMut<'_, 'c, K>> {
-        check::<K>(&self.read().key_type()?)?;
+        let read = self.read();
+        check::<K>(&read.key_type()?).map_err(|e| read.named(e))?;
         Ok(TypedMut { table: self.borrowed(), keys: PhantomData })
     }
 }

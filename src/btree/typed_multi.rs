@@ -49,7 +49,7 @@ impl<'t> MultiTable<'t> {
     /// # Errors
     /// The table's keys are of another type.
     pub fn typed<K: Key + ?Sized>(self) -> Result<TypedMulti<'t, K>> {
-        check::<K>(&self.key_type()?)?;
+        check::<K>(&self.key_type()?).map_err(|e| self.named(e))?;
         Ok(TypedMulti { table: self, keys: PhantomData })
     }
 }
@@ -224,7 +224,8 @@ impl<'c> MultiTableMut<'_, 'c> {
     /// # Errors
     /// The table's keys are of another type.
     pub fn typed<K: Key + ?Sized>(&mut self) -> Result<TypedMultiMut<'_, 'c, K>> {
-        check::<K>(&self.uncounted().key_type()?)?;
+        let read = self.uncounted();
+        check::<K>(&read.key_type()?).map_err(|e| read.named(e))?;
         Ok(TypedMultiMut { table: self.borrowed(), keys: PhantomData })
     }
 }
