@@ -322,8 +322,8 @@ fn no_lease(kind: &str) -> Error {
 /// How long others are waited for who write to what is read.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct WaitArgs {
-    /// Wait no longer than so many seconds for others who write to a store that is read, and fail then, saying which process
-    /// that is [default: as long as they write]
+    /// Wait no longer than so many seconds for others who write to a store that is read, and fail
+    /// then, saying which process that is [default: as long as they write]
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     wait: Option<Duration>,
 }

@@ -171,6 +171,23 @@ fn who_names_no_key_is_told_of_lists_of_them() {
 }
 
 #[test]
+fn bash_completes_names_with_blanks() {
+    let folder = Folder::new();
+    folder.file("some words.tsv", "a\t1\n");
+    let script = folder.file("script", &run(&["completions", "bash"]).expect(0).text());
+    // As bash calls it where a word begins with 'so'.
+    let ask = ". \"$0\"; COMP_WORDS=(credenza bench --data so); COMP_CWORD=3; \
+               _credenza credenza so --data; printf '%s\n' \"${COMPREPLY[@]}\"";
+    let mut bash = std::process::Command::new("bash");
+    let bash = bash.args(["-c", ask, &script]).current_dir(folder.path(""));
+    let Ok(told) = bash.output() else {
+        println!("skipped: there is no bash");
+        return;
+    };
+    assert_eq!(String::from_utf8_lossy(&told.stdout), "some words.tsv\n", "{told:?}");
+}
+
+#[test]
 fn completions_offer_no_hidden_option() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let script = run(&["completions", shell]).expect(0).text();

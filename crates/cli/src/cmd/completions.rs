@@ -22,12 +22,20 @@ pub struct Completions {
     shell: Shell,
 }
 
+/// How bash is told of files that a value may be: one with a blank in its name was two.
+const FILES: &str = "COMPREPLY=($(compgen -f \"${cur}\"))";
+const FILES_WITH_BLANKS: &str =
+    "mapfile -t COMPREPLY < <(compgen -f -- \"${cur}\"); compopt -o filenames 2> /dev/null";
+
 /// Runs the command.
 pub fn run(args: &Completions) -> Result<Status> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "credenza", &mut script);
     let mut script = String::from_utf8_lossy(&script).into_owned();
     hidden(&Cli::command()).iter().for_each(|option| script = without(&script, option));
+    if args.shell == Shell::Bash {
+        script = script.replace(FILES, FILES_WITH_BLANKS);
+    }
     output::print(script)?;
     Ok(Status::Done)
 }
