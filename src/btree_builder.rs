@@ -105,7 +105,7 @@ impl BTreeBuilder {
 
     /// Writes what was added since the last table was begun.
     fn finish_load(&mut self) -> Result<()> {
-        let load = self.load.take().ok_or_else(|| self.place.named(failed()))?;
+        let load = self.load.take().ok_or_else(failed)?;
         load.finish().map_err(|e| self.place.named(e))
     }
 
@@ -162,7 +162,7 @@ impl BTreeBuilder {
     /// What the load says of this, with the store called as it will be.
     #[inline]
     fn with_load<T>(&mut self, f: impl FnOnce(&mut BTreeLoad) -> Result<T>) -> Result<T> {
-        let load = self.load.as_mut().ok_or_else(|| self.place.named(failed()))?;
+        let load = self.load.as_mut().ok_or_else(failed)?;
         f(load).map_err(|e| self.place.named(e))
     }
 

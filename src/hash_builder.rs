@@ -66,7 +66,7 @@ impl HashBuilder {
     /// Key or value is over its limit, and the record is left out; or the disk is full or failed: drop the
     /// builder then, which refuses everything else.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        check_sizes(key, value).map_err(|e| self.place.named(e))?;
+        check_sizes(key, value)?;
         self.check_failed()?;
         if value.len() >= BATCH_BYTES {
             // Alone: there may be no memory for a copy.
@@ -89,7 +89,7 @@ impl HashBuilder {
 
     fn check_failed(&self) -> Result<()> {
         match self.has_failed {
-            true => Err(self.place.named(Error::failed_before("building the store"))),
+            true => Err(Error::failed_before("building the store")),
             false => Ok(()),
         }
     }

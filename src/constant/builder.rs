@@ -223,10 +223,9 @@ impl Builder {
     /// 2^48 bytes, or the disk is full or failed: drop the builder then, which refuses everything else;
     /// nothing has been published.
     pub fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        limit("key", key.len(), MAX_KEY)
-            .and_then(|()| limit("value", value.len(), MAX_VALUE))
-            .and_then(|()| self.check_failed())
-            .map_err(|e| self.named(e))?;
+        limit("key", key.len(), MAX_KEY)?;
+        limit("value", value.len(), MAX_VALUE)?;
+        self.check_failed()?;
         // The empty key is compared where its length is known: see `block`.
         let is_inline = !key.is_empty() && key.len() < MAX_INLINE;
         let added = if is_inline && key.len() + value.len() <= MAX_INLINE {

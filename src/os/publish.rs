@@ -195,7 +195,7 @@ impl Named {
     pub(crate) fn named(&self, error: Error) -> Error {
         let own = self.path();
         let own = own.file_name().unwrap_or_default().as_bytes();
-        error.at(self.path()).elsewhere(|path| {
+        error.elsewhere(|path| {
             let end = path.file_name()?.as_bytes().strip_prefix(own)?;
             Some(with(&self.called, OsStr::from_bytes(end)))
         })

@@ -230,7 +230,13 @@ impl Records {
     #[cold]
     pub fn refused(&mut self, why: Refusal) -> Error {
         match why {
-            Refusal::Record(error) => self.reader.error_of_record(error.to_string()).at(&self.name),
+            Refusal::Record(error) => {
+                // What is named is the input, and not the store that has no place for the record.
+                let store = error.path().map(|path| format!("{}: ", path.display()));
+                let text = error.to_string();
+                let what = store.and_then(|store| text.strip_prefix(&*store)).unwrap_or(&text);
+                self.reader.error_of_record(what.to_owned()).at(&self.name)
+            }
             Refusal::Other(error) => error,
         }
     }
