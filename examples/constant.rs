@@ -39,7 +39,7 @@ fn tour(path: &std::path::Path) -> Result<()> {
 
     // Replacing the file disturbs nobody: whoever has it open reads on in the old one...
     let mut builder = BuildOptions::new().memory_budget(64 << 20).create(path)?;
-    for record in colours.iter() {
+    for record in &colours {
         let (key, value) = record?;
         builder.add(&key, &value)?;
     }

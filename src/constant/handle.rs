@@ -235,7 +235,7 @@ impl Constant {
     }
 
     /// Every record, the values of one key in the order in which they were added. After an error
-    /// the iterator ends. [`Scan::scan`] is faster.
+    /// the iterator ends. [`Scan::scan`] is faster. `for record in &store` is the same.
     pub fn iter(&self) -> Iter<'_> {
         let snapshot = &*self.snapshot;
         let scanner = Scanner::new(&snapshot.layout.header, snapshot.layout.index.shape);

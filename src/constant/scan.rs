@@ -8,6 +8,7 @@ use super::bucket::{Shape, each_record};
 use super::directory::{GROUP_BUCKETS, GROUP_BYTES, place, span};
 use super::flat::{Flat, Group, Outcome};
 use super::format::{ALIGN, Addressing, Header, Kind, Region};
+use super::handle::Constant;
 use super::lanes::prefetch;
 use super::lookup::{List, LogRecord, RECORD_HEAD, passes_end};
 use crate::bytes::le32;
@@ -498,3 +499,12 @@ impl<'a> Iterator for Iter<'a> {
 }
 
 impl std::iter::FusedIterator for Iter<'_> {}
+
+impl<'a> IntoIterator for &'a Constant {
+    type Item = Result<Record<'a>>;
+    type IntoIter = Iter<'a>;
+
+    fn into_iter(self) -> Iter<'a> {
+        self.iter()
+    }
+}
