@@ -636,3 +636,11 @@ fn clones_are_read_by_many_threads_at_once() {
         });
     }
 }
+
+/// Danger: who prints a structure with a reader in it gets all of the file as decimal numbers.
+#[test]
+fn a_file_in_memory_is_shown_by_its_length() {
+    let bytes = [&2048u32.to_le_bytes()[..], &[0; 4]].concat().repeat(256);
+    let shown = format!("{:?}", Cdb::from_bytes(bytes).unwrap());
+    assert!(shown.contains("2048 bytes"), "{shown}");
+}

@@ -12,6 +12,7 @@ use crate::os::source::{Memory, Pread};
 use crate::stats::{Done, Operation};
 use crate::{Access, Advice, Bytes, Error, ErrorKind, Get, Residency, Result, Scan};
 use std::borrow::Cow;
+use std::fmt;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
@@ -83,11 +84,21 @@ struct Inner<F> {
     recorder: Option<Box<Recorder>>,
 }
 
-#[derive(Debug)]
 enum Data {
     Map(Map),
     Bytes(Vec<u8>),
     File(File),
+}
+
+/// Not the bytes of a whole file.
+impl fmt::Debug for Data {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Data::Map(map) => fmt::Debug::fmt(map, f),
+            Data::Bytes(bytes) => write!(f, "{} bytes", bytes.len()),
+            Data::File(file) => fmt::Debug::fmt(file, f),
+        }
+    }
 }
 
 /// Where to read from: what an operation is written over.
