@@ -3,7 +3,7 @@
 //!     cargo run --example btree
 
 use credenza::Result;
-use credenza::btree::{BTree, Duplicates, TableOptions};
+use credenza::btree::{BTree, Duplicates, Key, TableOptions};
 
 fn main() -> Result<()> {
     let folder = tempfile::tempdir().map_err(|e| credenza::Error::io("make a folder", e))?;
@@ -34,7 +34,7 @@ fn tour(path: &std::path::Path) -> Result<()> {
     let by_customer = snapshot.multi_table("by customer")?.expect("it was made");
     for number in by_customer.values(b"carol") {
         let number = number?;
-        let number = u64::from_le_bytes(number[..].try_into().expect("eight bytes were put in"));
+        let number = u64::from_bytes(&number).expect("the bytes of one were put in");
         let what = orders.get(&number)?.expect("an order has what it is of");
         println!("carol ordered {} as number {number}", String::from_utf8_lossy(what));
     }
@@ -66,6 +66,7 @@ fn order(store: &BTree, customer: &str, what: &str) -> Result<()> {
     let mut orders = transaction.table("orders")?.expect("it was made");
     let number = orders.typed::<u64>()?.append(what.as_bytes())?;
     let mut by_customer = transaction.multi_table("by customer")?.expect("it was made");
-    by_customer.insert(customer.as_bytes(), &number.to_le_bytes())?;
+    // Values are in the order of their bytes: these have that of the numbers.
+    by_customer.insert(customer.as_bytes(), &number.to_bytes())?;
     transaction.commit()
 }

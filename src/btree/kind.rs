@@ -11,7 +11,8 @@ pub enum Duplicates {
     #[default]
     None,
     /// A key has different values, which are in the order of their bytes; of up to
-    /// [`MAX_SORTED_VALUE`](super::MAX_SORTED_VALUE).
+    /// [`MAX_SORTED_VALUE`](super::MAX_SORTED_VALUE). Numbers are in their order where their bytes are those of
+    /// [`Key::to_bytes`].
     Sorted,
     /// A key has values, equal ones too, which are where they were put: behind the others, or at any
     /// place between them.
