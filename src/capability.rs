@@ -59,6 +59,19 @@ pub trait Scan {
     /// Calls `f` with every key and value; the values of one key come in the order in which they
     /// were added. Stops at the first error, of `f` or of the store, and returns it.
     ///
+    /// Where `f` does something that has errors of the system, [`Error::io`](crate::Error::io) makes one of the library of them:
+    ///
+    /// ```
+    /// use credenza::{Error, Scan, hash::Hash};
+    /// use std::io::Write;
+    /// # let mut out = Vec::new();
+    /// let users = Hash::in_memory()?;
+    /// users.insert(b"bob", b"1001")?;
+    /// users.scan(|key, _| out.write_all(key).map_err(|e| Error::io("write the list", e)))?;
+    /// # assert_eq!(out, b"bob");
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// What `f` returned, or the file is damaged or could not be read.
     fn scan<F>(&self, f: F) -> Result<()>
