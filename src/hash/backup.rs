@@ -6,7 +6,7 @@ use super::format::{
     index_of, session, unit_of, unit_place, words,
 };
 use super::handle::Hash;
-use super::index::damaged;
+use super::index::{Index, damaged};
 use super::pins::note_time;
 use super::reader::{Unpinned, too_busy};
 use super::record::{Kind, key_sum};
@@ -28,6 +28,8 @@ use std::path::Path;
 
 /// Bytes copied at once.
 const PIECE: u64 = 1 << 20;
+/// How often who may not write looks for a moment between two changes.
+const LOOKS: u32 = 16;
 
 impl Hash {
     /// Copies the store, as it is at this moment, or when the change or transaction of another that is going on is over,
@@ -53,21 +55,32 @@ impl Hash {
         check_way(&index)?;
         staged.publish()?;
         if !super::is_index(&index) {
-            return Ok(keys);
+            return keys.map_or_else(|| count_in(path), Ok);
         }
         // It belonged to what was there.
         match std::fs::remove_file(&index) {
             Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
                 Err(Error::io("remove", e).at(index))
             }
-            _ => Ok(keys),
+            _ => keys.map_or_else(|| count_in(path), Ok),
         }
     }
 }
 
+/// How many keys a copy has, that was made by who may not write while others were too quick for him: its log is read.
+#[cold]
+fn count_in(path: &Path) -> Result<u64> {
+    Hash::options().read_only(true).unrecorded().open(path)?.len()
+}
+
 impl Core {
-    /// Checks the log, and copies it, up to where it ends now, to the same places of another file; how many keys there are.
-    fn copy_log(&self, to: (&File, &Path), progress: &mut dyn FnMut(u64, u64)) -> Result<u64> {
+    /// Checks the log, and copies it, up to where it ends now, to the same places of another file; how many keys that has,
+    /// if it is known.
+    fn copy_log(
+        &self,
+        to: (&File, &Path),
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Option<u64>> {
         let half =
             |n: u64, done, total: u64| (n.saturating_mul(total) + done, total.saturating_mul(2));
         self.with_log(|held, log| {
@@ -160,19 +173,35 @@ impl Core {
         fill_holes(to).map_err(|e| e.at(path))
     }
 
-    /// The segments of the log in their order, and where it ends, at one moment.
+    /// The log at one moment.
     fn log_now(&self) -> Result<LogNow> {
-        let (writer, held);
         // Who has the lock in this thread keeps the others from writing already.
-        let (index, keys) = if self.data.is_writable() && !self.writer_lock().is_own() {
-            writer = self.changer()?;
-            (writer.index, writer.index.load(words::COUNT))
-        } else {
-            let (keys, _) = self.counts()?;
-            held = self.index()?;
-            held.1.map.refresh_len()?;
-            (held.1, keys)
+        let is_own = self.writer_lock().is_own();
+        if self.data.is_writable() && !is_own {
+            let writer = self.changer()?;
+            return self.log_in(writer.index, Some(writer.index.load(words::COUNT)));
+        }
+        let (_held, index) = self.index()?;
+        index.map.refresh_len()?;
+        // Between two changes, how many keys there are is what the log says.
+        let seen = || {
+            let changes = self.session(session::CHANGES).load(Ordering::Acquire);
+            (changes, index.load(words::TAIL), !is_own && self.writer_lock().is_taken())
         };
+        for _ in 0..LOOKS {
+            let before = seen();
+            let keys = self.counts().ok().map(|(keys, _)| keys);
+            let log = self.log_in(index, keys)?;
+            fence(Ordering::Acquire);
+            if keys.is_some() && !before.2 && seen() == before {
+                return Ok(log);
+            }
+        }
+        self.log_in(index, None)
+    }
+
+    /// The log as an index has it now.
+    fn log_in(&self, index: &Index, keys: Option<u64>) -> Result<LogNow> {
         let last = index.load(words::TAIL_UNIT);
         let mut unit = index.load(words::OLDEST_UNIT);
         // Others may have made the file longer since this handle last looked.

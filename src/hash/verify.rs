@@ -60,8 +60,8 @@ pub(crate) struct LogNow {
     pub segments: Vec<Span>,
     /// Where it ends in the last of them.
     pub end: u64,
-    /// How many keys there are by it.
-    pub keys: u64,
+    /// How many keys there are by it; `None` where others are too quick for who may not write.
+    pub keys: Option<u64>,
 }
 
 impl Core {
