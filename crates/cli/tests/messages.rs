@@ -174,7 +174,7 @@ fn who_names_no_key_is_told_of_lists_of_them() {
 fn bash_completes_names_with_blanks() {
     let folder = Folder::new();
     folder.file("some words.tsv", "a\t1\n");
-    let script = folder.file("script", &run(&["completions", "bash"]).expect(0).text());
+    let script = folder.file("script", run(&["completions", "bash"]).expect(0).text());
     // As bash calls it where a word begins with 'so'.
     let ask = ". \"$0\"; COMP_WORDS=(credenza bench --data so); COMP_CWORD=3; \
                _credenza credenza so --data; printf '%s\n' \"${COMPREPLY[@]}\"";
