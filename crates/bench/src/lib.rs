@@ -74,7 +74,6 @@ pub fn run(args: BenchArgs) -> Result<ExitCode> {
         return compare(wanted);
     }
     if args.child {
-        runner::process::follow_parent()?;
         runner::child::main()?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -37,12 +37,16 @@ fn has_file_in(pid: u32, folder: &str) -> bool {
         .any(|path| path.starts_with(folder))
 }
 
-fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+/// Whether it is so before long.
+fn is_soon(mut is_so: impl FnMut() -> bool) -> bool {
     let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < LONG, "{what}");
+    while begun.elapsed() < LONG {
+        if is_so() {
+            return true;
+        }
         std::thread::sleep(Duration::from_millis(5));
     }
+    false
 }
 
 #[test]
@@ -66,11 +70,12 @@ fn what_is_measured_ends_with_who_was_killed() {
             .spawn()
             .expect("the program starts");
         let mut measured = Vec::new();
-        wait_until("it measures", || {
+        let is_measuring = is_soon(|| {
             assert!(started.try_wait().expect("it goes on").is_none(), "{command}");
             measured = measured_by(started.id());
             measured.iter().any(|pid| has_file_in(*pid, &dir))
         });
+        assert!(is_measuring, "{command}");
         // It says nothing for long then, and does not see that nobody listens.
         let signal = |pid: u32, signal| kill(Pid::from_raw(pid.cast_signed()), signal);
         for pid in &measured {
@@ -80,14 +85,10 @@ fn what_is_measured_ends_with_who_was_killed() {
         started.wait().expect("it ends");
         // Nobody may be there who asks how it ended.
         let has_ended = |pid: &u32| state_of(*pid).is_none_or(|(state, _)| state == 'Z');
-        let begun = Instant::now();
-        while !measured.iter().all(has_ended) && begun.elapsed() < LONG {
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        let left = measured.iter().filter(|pid| !has_ended(pid)).count();
+        let have_ended = is_soon(|| measured.iter().all(has_ended));
         for pid in &measured {
             let _ = signal(*pid, Signal::SIGKILL);
         }
-        assert_eq!(left, 0, "{command}");
+        assert!(have_ended, "{command}");
     }
 }

@@ -201,7 +201,6 @@ impl AdviseArgs {
 pub fn advise(args: &AdviseArgs) -> Result<ExitCode> {
     crate::driver::tried::answer();
     if args.child {
-        crate::runner::process::follow_parent()?;
         trial::main()?;
         return Ok(ExitCode::SUCCESS);
     }

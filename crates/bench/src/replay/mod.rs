@@ -312,7 +312,6 @@ struct Failed {
 pub fn replay(args: &ReplayArgs) -> Result<ExitCode> {
     tried::answer();
     if args.child {
-        process::follow_parent()?;
         play::main()?;
         return Ok(ExitCode::SUCCESS);
     }

@@ -234,7 +234,6 @@ struct Report<'a> {
 pub fn reproduce(args: &ReproduceArgs) -> Result<ExitCode> {
     crate::driver::tried::answer();
     if args.child {
-        crate::runner::process::follow_parent()?;
         task::main()?;
         return Ok(ExitCode::SUCCESS);
     }

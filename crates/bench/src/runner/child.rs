@@ -11,6 +11,7 @@ use super::open_loop::{AtRate, Share};
 use super::oracle;
 use super::own_counters::OwnCounters;
 use super::passes::{self, Checker, Total};
+use super::process::follow_parent;
 use super::protocol::{self, Message, Sample, Spec, say};
 use super::room;
 use super::singly::Singly;
@@ -34,6 +35,7 @@ const PASSES_TIME: Duration = Duration::from_secs(3);
 
 /// Reads a [`Spec`], a line, from standard input, does it, and says what came of it on standard output.
 pub(crate) fn main() -> Result<()> {
+    follow_parent()?;
     let mut text = String::new();
     std::io::stdin().read_line(&mut text).map_err(|e| Error::io("read input", e))?;
     let spec: Spec = protocol::parsed(&text)?;

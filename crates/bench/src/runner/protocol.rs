@@ -4,6 +4,7 @@ use super::kept::Keeping;
 use super::limit::Groups;
 use super::open_loop::{AtRate, Rate};
 use super::oracle::{Compared, Oracle};
+use super::process::follow_parent;
 use super::room::Advice;
 use super::together::{Group, Throughput, Together};
 use crate::replay::Replayed;
@@ -77,8 +78,9 @@ impl Spec {
     }
 }
 
-/// What a process is given on standard input, all of it; `None` if that is nothing.
+/// What this process is given on standard input, all of it; `None` if that is nothing. It ends with the one that started it.
 pub(crate) fn task<T: DeserializeOwned>() -> Result<Option<T>> {
+    follow_parent()?;
     let text = std::io::read_to_string(std::io::stdin()).map_err(|e| Error::io("read input", e))?;
     if text.is_empty() { Ok(None) } else { parsed(&text).map(Some) }
 }

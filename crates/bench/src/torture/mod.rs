@@ -177,7 +177,6 @@ impl TortureArgs {
 pub fn torture(args: &TortureArgs) -> Result<ExitCode> {
     crate::driver::tried::answer();
     if args.child {
-        crate::runner::process::follow_parent()?;
         child::main()?;
         return Ok(ExitCode::SUCCESS);
     }
