@@ -7,6 +7,16 @@ use common::{child, is_child, is_sanitized, status, sys};
 use credenza::constant::{Builder, Constant};
 use credenza::foreign::{Cdb, CdbWriter};
 use credenza::{Access, Get, Scan};
+use std::path::Path;
+
+/// Runs a test with what is in this folder in a process of its own, which takes its memory away.
+fn passes_with_little_memory(test: &str, folder: &Path) {
+    let mut child = child(test);
+    let child = child.env("CREDENZA_TEST_FOLDER", folder);
+    // A panic that looks for its place where there is no memory waits for itself.
+    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
 
 /// The list of a key's values, of which there may be millions.
 #[test]
@@ -23,11 +33,7 @@ fn a_list_of_values_that_no_memory_is_left_for_is_an_error() {
     }
     own.finish().unwrap();
     cdb.finish().unwrap();
-    let mut child = child("asks_for_lists_of_values_with_little_memory");
-    let child = child.env("CREDENZA_TEST_FOLDER", folder.path());
-    // A panic that looks for its place where there is no memory waits for itself.
-    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    passes_with_little_memory("asks_for_lists_of_values_with_little_memory", folder.path());
 }
 
 #[test]
@@ -63,11 +69,7 @@ fn records_are_read_in_little_memory() {
     let mut store = Builder::create(folder.path().join("long")).unwrap();
     store.add(b"long", &long).unwrap();
     store.finish().unwrap();
-    let mut child = child("reads_records_with_little_memory");
-    let child = child.env("CREDENZA_TEST_FOLDER", folder.path());
-    // A panic that looks for its place where there is no memory waits for itself.
-    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    passes_with_little_memory("reads_records_with_little_memory", folder.path());
 }
 
 const LONG: usize = 32 << 20;
@@ -128,10 +130,7 @@ fn tables_of_foreign_files_that_no_memory_is_left_for_are_an_error() {
         store.add(b"", b"").unwrap();
     }
     store.finish().unwrap();
-    let mut child = child("makes_and_checks_tables_with_little_memory");
-    let child = child.env("CREDENZA_TEST_FOLDER", folder.path());
-    let output = child.env("RUST_BACKTRACE", "0").output().unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    passes_with_little_memory("makes_and_checks_tables_with_little_memory", folder.path());
     assert!(!folder.path().join("another").exists());
 }
 

@@ -4,15 +4,10 @@
 mod common;
 
 use common::sys::{self, Status, fork};
-use common::{child, is_child};
+use common::{is_child, passes_in_child};
 use credenza::ErrorKind;
 use credenza::btree::{self, BTree};
 use credenza::hash::{self, Hash};
-
-/// Runs a test in a process of its own, which has opened nothing before it is in another namespace.
-fn passes_alone(test: &str) {
-    assert!(child(test).status().unwrap().success(), "{test}");
-}
 
 /// When a process began is told by the clock of who asks.
 #[test]
@@ -50,7 +45,7 @@ fn a_store_in_use_by_another_clock_is_refused() {
 #[test]
 fn a_store_in_use_by_who_sees_another_boot_is_refused() {
     if !is_child() {
-        return passes_alone("a_store_in_use_by_who_sees_another_boot_is_refused");
+        return passes_in_child("a_store_in_use_by_who_sees_another_boot_is_refused");
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -90,7 +85,7 @@ fn a_store_in_use_by_who_sees_another_boot_is_refused() {
 #[test]
 fn a_proc_of_another_namespace_is_not_believed() {
     if !is_child() {
-        return passes_alone("a_proc_of_another_namespace_is_not_believed");
+        return passes_in_child("a_proc_of_another_namespace_is_not_believed");
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
@@ -101,8 +96,7 @@ fn a_proc_of_another_namespace_is_not_believed() {
         while state_of(dead.pid()) != 'Z' {
             std::thread::yield_now();
         }
-        if !sys::let_children_count_anew() {
-            println!("skipped: this user may not have another namespace of processes");
+        if !children_count_anew() {
             return;
         }
         let mut first = fork(|| {
@@ -135,14 +129,13 @@ fn a_proc_of_another_namespace_is_not_believed() {
 #[test]
 fn who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held() {
     if !is_child() {
-        return passes_alone("who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held");
+        return passes_in_child("who_gets_the_number_of_a_dead_fork_does_not_hold_what_it_held");
     }
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store");
     let mut outside = fork(|| {
         sys::give_up_after(60);
-        if !sys::let_children_count_anew() {
-            println!("skipped: this user may not have another namespace of processes");
+        if !children_count_anew() {
             return;
         }
         let mut first = fork(|| {
@@ -194,8 +187,7 @@ fn a_fork_in_another_namespace_takes_no_part_in_what_it_inherits() {
         let value = hash.get(b"key").unwrap();
         let transaction = hash.transaction().unwrap();
         btree.insert(b"newer", b"value").unwrap();
-        if !sys::let_children_count_anew() {
-            println!("skipped: this user may not have another namespace of processes");
+        if !children_count_anew() {
             return;
         }
         let mut inside = fork(|| {
@@ -245,14 +237,13 @@ fn a_fork_in_another_namespace_takes_no_part_in_what_it_inherits() {
 #[test]
 fn a_fork_with_the_number_of_its_parent_leaves_what_is_its_parents() {
     if !is_child() {
-        return passes_alone("a_fork_with_the_number_of_its_parent_leaves_what_is_its_parents");
+        return passes_in_child("a_fork_with_the_number_of_its_parent_leaves_what_is_its_parents");
     }
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut outside = fork(|| {
         sys::give_up_after(60);
-        if !sys::let_children_count_anew() {
-            println!("skipped: this user may not have another namespace of processes");
+        if !children_count_anew() {
             return;
         }
         let mut first = fork(|| {
@@ -315,6 +306,15 @@ fn a_fork_with_the_number_of_its_parent_leaves_what_is_its_parents() {
         assert_eq!(first.wait(), Status::Exited(0));
     });
     assert_eq!(outside.wait(), Status::Exited(0));
+}
+
+/// Has the children of this process be in a namespace of process numbers of their own; else says that the test is skipped.
+fn children_count_anew() -> bool {
+    let may = sys::let_children_count_anew();
+    if !may {
+        println!("skipped: this user may not have another namespace of processes");
+    }
+    may
 }
 
 /// What `/proc` says of what a process does.

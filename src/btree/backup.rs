@@ -30,7 +30,8 @@ impl BTree {
     /// appears whole, or not at all. The space of what is replaced or removed meanwhile is not used
     /// again before the copy is made; where it shall be, see [`Snapshot::backup`]. The copy is a new store,
     /// with what this version of the format has that an older store may not. `progress` is called with
-    /// bytes done and bytes to do. Returns how many records the copy has, in all its tables; of keys with several values as many as values.
+    /// bytes done and bytes to do. Returns how many records the copy has, in all its tables: of a key with several values as
+    /// many as these.
     ///
     /// # Errors
     /// The store is damaged, what is at `path` is a store that somebody has open to write, be it this one, the file cannot

@@ -46,12 +46,10 @@ pub(crate) fn load<P: KeyValue>(
     if tree.depth != 0 {
         return Err(Error::invalid("only an empty table can be filled by a bulk load"));
     }
-    writer.check_process()?;
-    let was_broken = std::mem::replace(&mut writer.is_broken, true);
-    writer.scratch.space.is_put = true;
-    let loaded = load_empty(writer, tree, records, check);
-    writer.is_broken = was_broken || loaded.is_err();
-    loaded
+    writer.whole(|writer| {
+        writer.scratch.space.is_put = true;
+        load_empty(writer, tree, records, check)
+    })
 }
 
 fn load_empty<P: KeyValue>(

@@ -69,6 +69,16 @@ pub(super) fn bytes_of<'k, K: Key + ?Sized + 'k>(keys: &impl RangeBounds<&'k K>)
     (bytes(keys.start_bound()), bytes(keys.end_bound()))
 }
 
+/// Records by the bytes of their keys.
+pub(super) fn by_bytes<K: Key + ?Sized, Q: Borrow<K>, V>(
+    records: impl IntoIterator<Item = Result<(Q, V)>>,
+) -> impl Iterator<Item = Result<(Vec<u8>, V)>> {
+    records.into_iter().map(|record| {
+        let (key, value) = record?;
+        Ok((key.borrow().to_bytes(), value))
+    })
+}
+
 /// The key of a record that was read.
 pub(super) fn typed<K: Key + ?Sized, V>((key, value): (Vec<u8>, V)) -> Result<(K::Owned, V)> {
     Ok((key_of::<K>(&key)?, value))
@@ -383,11 +393,7 @@ impl<'t, 'c, K: Key + ?Sized> TypedMut<'t, 'c, K> {
         &mut self,
         records: impl IntoIterator<Item = Result<(Q, V)>>,
     ) -> Result<u64> {
-        let records = records.into_iter();
-        self.table.bulk_load(records.map(|record| {
-            let (key, value) = record?;
-            Ok((key.borrow().to_bytes(), value))
-        }))
+        self.table.bulk_load(by_bytes::<K, _, _>(records))
     }
 
     /// Takes all records out.

@@ -3,7 +3,7 @@
 use super::key::Key;
 use super::multi::{MultiPair, MultiRange, MultiTable, Values, as_bounds};
 use super::multi_mut::{MultiTableMut, Position};
-use super::typed::{TypedPairs, bytes_of, check, typed};
+use super::typed::{TypedPairs, by_bytes, bytes_of, check, typed};
 use crate::{Bytes, Result};
 use std::borrow::Borrow;
 use std::marker::PhantomData;
@@ -358,11 +358,7 @@ impl<'t, 'c, K: Key + ?Sized> TypedMultiMut<'t, 'c, K> {
         &mut self,
         records: impl IntoIterator<Item = Result<(Q, V)>>,
     ) -> Result<u64> {
-        let records = records.into_iter();
-        self.table.bulk_load(records.map(|record| {
-            let (key, value) = record?;
-            Ok((key.borrow().to_bytes(), value))
-        }))
+        self.table.bulk_load(by_bytes::<K, _, _>(records))
     }
 
     /// Takes the first value of the lowest key out.

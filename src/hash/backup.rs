@@ -54,16 +54,16 @@ impl Hash {
         // What keeps its index from its place is met while there is no store yet.
         check_way(&index)?;
         staged.publish()?;
-        if !super::is_index(&index) {
-            return keys.map_or_else(|| count_in(path), Ok);
-        }
-        // It belonged to what was there.
-        match std::fs::remove_file(&index) {
-            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
-                Err(Error::io("remove", e).at(index))
+        if super::is_index(&index) {
+            // It belonged to what was there.
+            match std::fs::remove_file(&index) {
+                Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(Error::io("remove", e).at(index));
+                }
+                _ => {}
             }
-            _ => keys.map_or_else(|| count_in(path), Ok),
         }
+        keys.map_or_else(|| count_in(path), Ok)
     }
 }
 

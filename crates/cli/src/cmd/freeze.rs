@@ -9,10 +9,9 @@ use crate::progress::{Bar, Unit};
 use crate::readable::Readable;
 use crate::replaced::{Replaced, check_is_store, check_is_unchanging};
 use crate::target::Kind;
-use crate::waiting::for_others;
 use clap::Args;
 use credenza::constant::Stats;
-use credenza::{ErrorKind, Result, Store};
+use credenza::{Result, Store};
 use std::path::PathBuf;
 
 /// Make a constant store of what a hash store, or a table of a btree store, has at this moment.
@@ -65,13 +64,10 @@ pub fn run(args: &Freeze, quiet: bool) -> Result<Status> {
     as_private_as(&args.store, &args.target);
     store.note_other_tables(quiet)?;
     let stats = match &store {
-        Readable::Store(Store::Hash(store)) => {
+        Readable::Store(Store::Hash(hash)) => {
             // Apart from the rest, which takes long where there is much. Who may not write waits for nobody.
-            for_others(|| store.transaction().map(drop)).or_else(|e| match e.kind() {
-                ErrorKind::Busy { .. } => Err(e),
-                _ => Ok(()),
-            })?;
-            freeze(store, args, quiet)?
+            drop(store.keep_as_it_is()?);
+            freeze(hash, args, quiet)?
         }
         Readable::Store(Store::BTree(store)) => freeze(store, args, quiet)?,
         Readable::Table(table) => freeze(table, args, quiet)?,
